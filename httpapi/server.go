@@ -16,6 +16,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"umbra/internal/access"
+	"umbra/internal/peer"
 	"umbra/internal/telemetry"
 )
 
@@ -135,7 +136,7 @@ func New(opts Options, dialects ...Dialect) (*Server, error) {
 		s.tokens = access.Fixed()
 	}
 	if opts.SameUser {
-		if s.checkPeer = peerKnowable(); !s.checkPeer && !s.tokens.On() {
+		if s.checkPeer = peer.Knowable(); !s.checkPeer && !s.tokens.On() {
 			opts.Log.Warn("this system does not report the owner of a connection: processes of other users are let in", "key", "auth.peer")
 		}
 	}
@@ -157,7 +158,7 @@ func New(opts Options, dialects ...Dialect) (*Server, error) {
 		MaxHeaderBytes:    maxHead,
 		ErrorLog:          slog.NewLogLogger(opts.Log.Handler(), slog.LevelDebug),
 		BaseContext:       func(net.Listener) context.Context { return s.patience },
-		ConnContext:       withPeer,
+		ConnContext:       peer.With,
 		ConnState:         s.connState,
 	}
 	return s, nil

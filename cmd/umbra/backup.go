@@ -67,15 +67,10 @@ func (v *verb) backup(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if v.JSON {
-		err = v.PrintJSON(raw)
-	} else {
-		err = v.Print(false, func(o *term.Output) error {
-			o.Printf("%s\n", term.Name(dir))
-			render.Copied(o, &rep)
-			return nil
-		})
-	}
+	err = v.Answer(raw, func(o *term.Output) {
+		o.Printf("%s\n", term.Name(dir))
+		render.Copied(o, &rep)
+	})
 	if err == nil && len(rep.Warnings) > 0 {
 		return exitcode.With(exitcode.Failed)
 	}

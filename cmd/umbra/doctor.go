@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -61,15 +60,7 @@ The exit status is 1 if a problem was found. With --json: {"hurts":…,"findings
 		if v.Server == "" { // else the agents of this machine are not that server's
 			found.Findings = append(found.Findings, cli.AgentFindings(cmd)...)
 		}
-		if v.JSON {
-			raw, err := json.Marshal(found)
-			if err == nil {
-				err = v.PrintJSON(raw)
-			}
-			if err != nil {
-				return err
-			}
-		} else if err := v.Print(false, func(o *term.Output) error { render.Examination(o, found); return nil }); err != nil {
+		if err := v.Answer(found, func(o *term.Output) { render.Examination(o, found) }); err != nil {
 			return err
 		}
 		if found.Hurts {

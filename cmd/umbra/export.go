@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -80,14 +79,7 @@ found. With --json: {"ok","branch","base","same_base","squash","changes","commit
 		if err != nil {
 			return err
 		}
-		if v.JSON {
-			var raw []byte
-			if raw, err = json.Marshal(out); err == nil {
-				err = v.PrintJSON(raw)
-			}
-		} else {
-			err = v.Print(false, func(w *term.Output) error { render.Export(w, out); return nil })
-		}
+		err = v.Answer(out, func(w *term.Output) { render.Export(w, out) })
 		if err == nil && !out.OK {
 			return exitcode.With(exitcode.Failed)
 		}

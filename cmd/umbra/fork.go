@@ -35,13 +35,7 @@ func (v *verb) tellForks(ctx context.Context, r client.Request) error {
 	if err != nil {
 		return err
 	}
-	if v.JSON {
-		return v.PrintJSON(raw)
-	}
-	return v.Print(false, func(o *term.Output) error {
-		render.Forks(o, list.Forks)
-		return nil
-	})
+	return v.Answer(raw, func(o *term.Output) { render.Forks(o, list.Forks) })
 }
 
 func forkCommand() *cobra.Command {
@@ -279,13 +273,7 @@ back; a later merge with --again brings that too.`,
 			}
 			return err
 		}
-		if v.JSON {
-			return v.PrintJSON(raw)
-		}
-		return v.Print(false, func(o *term.Output) error {
-			m.Write(o, dry)
-			return nil
-		})
+		return v.Answer(raw, func(o *term.Output) { m.Write(o, dry) })
 	})
 	return cmd
 }

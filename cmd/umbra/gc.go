@@ -78,14 +78,7 @@ func (v *verb) collect(ctx context.Context, body map[string]any) error {
 	if err != nil {
 		return err
 	}
-	if v.JSON {
-		err = v.PrintJSON(raw)
-	} else {
-		err = v.Print(false, func(o *term.Output) error {
-			render.Collection(o, &done)
-			return nil
-		})
-	}
+	err = v.Answer(raw, func(o *term.Output) { render.Collection(o, &done) })
 	for _, w := range done.Workspaces {
 		if err == nil && w.Error != nil {
 			err = exitcode.With(exitcode.Failed)
@@ -171,13 +164,7 @@ With --json: as the server answers it.`,
 		if err != nil {
 			return err
 		}
-		if v.JSON {
-			return v.PrintJSON(raw)
-		}
-		return v.Print(false, func(o *term.Output) error {
-			render.DiskUsage(o, &told)
-			return nil
-		})
+		return v.Answer(raw, func(o *term.Output) { render.DiskUsage(o, &told) })
 	})
 	return cmd
 }

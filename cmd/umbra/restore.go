@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -81,17 +80,9 @@ With --json: {"workspaces","files","bytes",…}, as umbra backup.`,
 		if err != nil {
 			return errs.Sentence(err)
 		}
-		if v.JSON {
-			raw, err := json.Marshal(rep)
-			if err != nil {
-				return err
-			}
-			return v.PrintJSON(raw)
-		}
-		return v.Print(false, func(o *term.Output) error {
+		return v.Answer(rep, func(o *term.Output) {
 			o.Printf("%s\n", term.Name(cfg.DataDir))
 			render.Copied(o, &rep)
-			return nil
 		})
 	}
 	return cmd

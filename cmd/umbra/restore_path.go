@@ -50,10 +50,7 @@ func (v *verb) restorePath(ctx context.Context, path, commit string, dryRun bool
 	if err != nil {
 		return err
 	}
-	if v.JSON {
-		return v.PrintJSON(raw)
-	}
-	return v.Print(false, func(o *term.Output) error {
+	return v.Answer(raw, func(o *term.Output) {
 		for _, f := range done.Files {
 			o.Printf("%-9s %s\n", f.Action, term.Name(client.Bytes(f.Path, f.Encoding)))
 		}
@@ -65,6 +62,5 @@ func (v *verb) restorePath(ctx context.Context, path, commit string, dryRun bool
 		case done.Commit != nil:
 			o.Printf("%s restored in %s\n", render.Count(len(done.Files), "file", "files"), o.Paint(term.Commit, "commit "+render.Short(*done.Commit)))
 		}
-		return nil
 	})
 }

@@ -206,14 +206,7 @@ func (v *verb) revert(ctx context.Context, r *revertFlags, args []string) error 
 	if err != nil {
 		return err
 	}
-	if v.JSON {
-		err = v.PrintJSON(raw)
-	} else {
-		err = v.Print(false, func(o *term.Output) error {
-			render.Reverted(o, &done)
-			return nil
-		})
-	}
+	err = v.Answer(raw, func(o *term.Output) { render.Reverted(o, &done) })
 	if err == nil && len(done.Conflicts) > 0 {
 		return exitcode.With(exitcode.Failed)
 	}

@@ -96,11 +96,5 @@ func (v *verb) changeTask(ctx context.Context, r client.Request) error {
 	if err != nil {
 		return err
 	}
-	if v.JSON {
-		return v.PrintJSON(raw)
-	}
-	return v.Print(false, func(o *term.Output) error {
-		o.Printf("%s\n", t.ID)
-		return nil
-	})
+	return v.Answer(raw, func(o *term.Output) { o.Printf("%s\n", t.ID) })
 }

@@ -92,13 +92,7 @@ without, it sees everything and opens nothing new. It is sent as
 		for _, w := range made.Warnings {
 			fmt.Fprintln(v.Stderr, "umbra: warning:", term.Line(w))
 		}
-		if v.JSON {
-			return v.PrintJSON(raw)
-		}
-		return v.Print(false, func(o *term.Output) error {
-			o.Printf("%s\n", made.Token)
-			return nil
-		})
+		return v.Answer(raw, func(o *term.Output) { o.Printf("%s\n", made.Token) })
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if scope != "read" && scope != "write" && scope != "exec" {
@@ -154,10 +148,7 @@ With --json: {"on":…,"tokens":[…]}, as the server returns it.`,
 		if err != nil {
 			return err
 		}
-		if v.JSON {
-			return v.PrintJSON(raw)
-		}
-		return v.Print(false, func(o *term.Output) error {
+		return v.Answer(raw, func(o *term.Output) {
 			switch {
 			case len(list.Tokens) > 0:
 				render.Tokens(o, list.Tokens)
@@ -166,7 +157,6 @@ With --json: {"on":…,"tokens":[…]}, as the server returns it.`,
 			default:
 				o.Printf("no tokens: none is asked for\n")
 			}
-			return nil
 		})
 	})
 	return cmd
@@ -192,15 +182,11 @@ token in the settings (auth.tokens) is removed there.`,
 		if err != nil {
 			return err
 		}
-		if v.JSON {
-			return v.PrintJSON(raw)
-		}
-		return v.Print(false, func(o *term.Output) error {
+		return v.Answer(raw, func(o *term.Output) {
 			o.Printf("removed %s\n", term.Line(args[0]))
 			if gone.Left == 0 {
 				o.Printf("no token is left: only the owner's own verbs have access\n")
 			}
-			return nil
 		})
 	})
 	return cmd
@@ -223,13 +209,7 @@ a token exists.`,
 		if err != nil {
 			return err
 		}
-		if v.JSON {
-			return v.PrintJSON(raw)
-		}
-		return v.Print(false, func(o *term.Output) error {
-			o.Printf("tokens are off\n")
-			return nil
-		})
+		return v.Answer(raw, func(o *term.Output) { o.Printf("tokens are off\n") })
 	})
 	return cmd
 }

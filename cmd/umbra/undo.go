@@ -100,13 +100,7 @@ declared, window or shared).`,
 
 // noTurns answers umbra turns where no workspace is: no agent has worked there.
 func (v *verb) noTurns() error {
-	if v.JSON {
-		return v.PrintJSON(json.RawMessage("[]"))
-	}
-	return v.Print(false, func(o *term.Output) error {
-		o.Printf("no turns: this directory is in no workspace\n")
-		return nil
-	})
+	return v.Answer([]any{}, func(o *term.Output) { o.Printf("no turns: this directory is in no workspace\n") })
 }
 
 func undoCommand() *cobra.Command {
@@ -387,27 +381,17 @@ func (v *verb) undone(steps []*undoStep, dryRun bool, line string) error {
 	for _, s := range steps {
 		failed = failed || s.failed
 	}
-	var err error
-	if v.JSON {
-		if steps == nil {
-			steps = []*undoStep{}
-		}
-		raw, marshalErr := json.Marshal(map[string]any{"steps": steps, "dry_run": dryRun})
-		if marshalErr != nil {
-			return marshalErr
-		}
-		err = v.PrintJSON(raw)
-	} else {
-		err = v.Print(false, func(o *term.Output) error {
-			if line != "" {
-				o.Printf("%s\n", line)
-			}
-			for _, s := range steps {
-				s.write(o)
-			}
-			return nil
-		})
+	if steps == nil {
+		steps = []*undoStep{}
 	}
+	err := v.Answer(map[string]any{"steps": steps, "dry_run": dryRun}, func(o *term.Output) {
+		if line != "" {
+			o.Printf("%s\n", line)
+		}
+		for _, s := range steps {
+			s.write(o)
+		}
+	})
 	if failed {
 		if !v.JSON && !dryRun {
 			fmt.Fprintln(v.Stderr, "umbra: a turn with conflicts was not undone; umbra revert has --on-conflict")

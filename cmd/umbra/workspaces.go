@@ -30,13 +30,7 @@ With --json: {"workspaces":[…]}, as the server answers it.`,
 		if err != nil {
 			return err
 		}
-		if v.JSON {
-			return v.PrintJSON(raw)
-		}
-		return v.Print(false, func(o *term.Output) error {
-			render.Workspaces(o, list)
-			return nil
-		})
+		return v.Answer(raw, func(o *term.Output) { render.Workspaces(o, list) })
 	})
 	return cmd
 }

@@ -5,8 +5,7 @@
 // of two texts; gitstore/merge3 uses it too. The writer (Format, Stat) turns
 // two sides of a file into git's patch text: headers, hunks, binary patches.
 //
-// It may import gitstore/object and libraries; it does no I/O and keeps no
-// state between calls.
+// It does no I/O and keeps no state between calls.
 //
 // Invariants:
 //   - A line is the bytes up to and including "\n"; the last line may lack it.

@@ -2,9 +2,7 @@
 // of objects is appended and made durable by one write and one fdatasync, and found
 // once it is accepted. A file whose write or sync failed is replaced by a copy of its
 // accepted entries.
-//
-// It imports gitstore/object, gitstore/pack and internal/vfs. What a journal leads to
-// is its owner's to know.
+// What a journal leads to is its owner's to know.
 package journal
 
 import (

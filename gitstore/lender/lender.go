@@ -1,6 +1,4 @@
 // Package lender opens the packs of another repository, to copy objects from.
-//
-// It imports gitstore/cache, gitstore/pack, internal/errs and internal/vfs.
 package lender
 
 import (

@@ -15,7 +15,7 @@
 //   - Result.Render in the Diff3 style shows the markers of git's, but whether
 //     there is a conflict at all is always decided as in the default style.
 //
-// It may import gitstore/diff and libraries; it does no I/O and keeps no state.
+// It does no I/O and keeps no state.
 package merge3
 
 import (

@@ -3,8 +3,6 @@
 // A purge gives every commit from the first that it changes another id. A map holds
 // what each was and is now: magic, the count (8 bytes, big-endian), the pairs of old
 // and new id sorted by the old one, CRC-32C of all before it. It is never changed.
-//
-// It imports gitstore/object and internal/vfs.
 package moved
 
 import (

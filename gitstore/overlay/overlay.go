@@ -1,6 +1,4 @@
 // Package overlay changes a tree by paths, and writes only the trees on changed paths.
-//
-// It imports gitstore/object, internal/errs and internal/wspath.
 package overlay
 
 import (

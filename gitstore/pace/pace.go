@@ -1,6 +1,4 @@
 // Package pace bounds what long work takes of a machine.
-//
-// It imports internal/errs.
 package pace
 
 import (

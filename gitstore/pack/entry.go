@@ -2,9 +2,6 @@
 // (gitformat-pack(5), version 2 of both): single entries for a journal, whole
 // packs as a stream, and packs merged into one without compressing again.
 //
-// It imports gitstore/object, internal/vfs, a zlib and go-git's delta search,
-// no other of our packages.
-//
 // Invariants: what is read is bounded in memory by the caller's MaxObject and
 // checked (zlib's Adler-32, sizes, the entry's CRC where raw bytes are copied);
 // nothing that a file holds makes a function panic. A pack that a Writer or

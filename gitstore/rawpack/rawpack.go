@@ -1,8 +1,6 @@
 // Package rawpack reads packs and journals that may be damaged, for repair: as far as
 // an index leads, or else as far as a scan comes. What it returns has the hash that
 // was asked for.
-//
-// It imports gitstore/object, gitstore/pack and internal/vfs.
 package rawpack
 
 import (

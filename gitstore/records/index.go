@@ -2,8 +2,7 @@
 // without reading commits. It is a cache, never synced, checksummed, and read from
 // history again where it is missing or damaged.
 //
-// It imports gitstore/message, gitstore/object, internal/errs and internal/vfs. All
-// methods of an Index may be called concurrently but Open, Fill and Close.
+// All methods of an Index may be called concurrently but Open, Fill and Close.
 package records
 
 import (

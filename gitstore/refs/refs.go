@@ -3,7 +3,7 @@
 // run any git command there at the same time, and keeps the note of what the
 // server last set.
 //
-// It imports gitstore/object and internal/vfs. Invariants:
+// Invariants:
 //
 //   - A ref changes only under its lock, the file <ref>.lock made so that it
 //     must not exist, after its value was read again under that lock: loose

@@ -1,9 +1,6 @@
 // Package remote is the store's side of a sink.Sink: which position comes next, how
 // much of the log is not sealed, which objects are named, whether the store still
 // owns its workspace; and the packs that are not on the local disk.
-//
-// It imports gitstore/journal, gitstore/object, gitstore/pack, gitstore/refs,
-// gitstore/sink, internal/errs and internal/vfs.
 package remote
 
 import (

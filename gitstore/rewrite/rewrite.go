@@ -1,7 +1,5 @@
 // Package rewrite gives history other bytes: what a purge writes.
-//
-// It imports gitstore/cache, gitstore/message, gitstore/object, gitstore/pack and
-// internal/errs. It reads through a Source and adds to one pack.
+// It reads through a Source and adds to one pack.
 package rewrite
 
 import (

@@ -11,8 +11,6 @@
 // position Manifest.Base; the tail is the groups after it. A seal is a Swap to a
 // manifest with a higher Base. An owner is who may append, under an epoch that the
 // Sink knows and the store does not.
-//
-// It imports gitstore/object and internal/errs.
 package sink
 
 import (

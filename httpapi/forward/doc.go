@@ -11,6 +11,4 @@
 //     alone, for one run of this program, once.
 //   - An answer that this node has read from a workspace is sent only after the
 //     lease was found held, or it says how stale it may be.
-//
-// It imports httpapi, internal/errs, internal/telemetry and internal/witness.
 package forward

@@ -618,6 +618,7 @@ func TestStorm(t *testing.T) {
 	w := newWorld(t, "n1", "n2")
 	w.set("a", "n1", "0")
 	ctx, cancel := context.WithCancel(t.Context())
+	asked := make(chan struct{}, 1) // a request was answered since the last move
 	var movers, clients sync.WaitGroup
 	movers.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
@@ -626,7 +627,7 @@ func TestStorm(t *testing.T) {
 				w.epoch["a"]++
 			})
 			select {
-			case <-time.After(2 * time.Millisecond):
+			case <-asked:
 			case <-ctx.Done():
 			}
 		}
@@ -637,6 +638,10 @@ func TestStorm(t *testing.T) {
 				n := w.nodes[(c+i)%2]
 				if a := n.ask("PUT", "/w/a/x", fmt.Sprintf("%d.%d", c, i)); a.status != 200 {
 					t.Errorf("%d %s %v", a.status, a.body, a.err)
+				}
+				select {
+				case asked <- struct{}{}:
+				default:
 				}
 				if a := n.ask("GET", "/w/a", ""); a.status != 200 {
 					t.Errorf("%d %s %v", a.status, a.body, a.err)

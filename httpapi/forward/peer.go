@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"umbra/internal/clock"
 )
 
 // Bounds of what is between nodes.
@@ -117,15 +119,8 @@ func (p *peer) setSilent(now time.Time) {
 // watch ends what is on its way to nodes that were declared dead: a connection to
 // a machine that is gone does not say so.
 func (f *Forwarder) watch(ctx context.Context) {
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-tick.C:
-			f.compare(f.o.Node.Peers(), now)
-		}
+	for now := range clock.Ticks(ctx, watchEvery) {
+		f.compare(f.o.Node.Peers(), now)
 	}
 }
 

@@ -3,5 +3,5 @@
 // reaches them. What takes long answers as httpapi.ServeWork does.
 //
 // One file and one dialect (its own OpenAPI fragment) a verb; the work itself is
-// in internal/*. It may import httpapi, httpapi/wire, internal/* and gitstore.
+// in internal/*.
 package upkeep

@@ -2,8 +2,6 @@
 // of the settings, which are as long as the program runs, and those that the
 // owner adds and removes meanwhile, which are in state.db.
 //
-// It imports internal/errs and internal/state, and knows nothing of HTTP.
-//
 // Invariants: no secret is kept, only its SHA-256. Tokens are on from the first
 // one that was added until the owner turns them off, also while there is none
 // left, and also after a restart: that the last one is gone never opens a door.

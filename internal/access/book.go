@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"umbra/internal/clock"
 	"umbra/internal/errs"
 	"umbra/internal/state"
 )
@@ -91,15 +92,8 @@ func (b *Book) Reload() error {
 // Follow reloads until ctx ends. every bounds for how long a token holds that
 // another process has removed.
 func (b *Book) Follow(ctx context.Context, every time.Duration) {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			_ = b.Reload() // the next time tries again
-		}
+	for range clock.Ticks(ctx, every) {
+		_ = b.Reload() // the next time tries again
 	}
 }
 

@@ -1,5 +1,3 @@
 // Package archtest holds the project's layout: which package may import which,
 // and a few habits that a compiler does not know. All of it is in the tests.
-//
-// It imports none of the project's packages.
 package archtest

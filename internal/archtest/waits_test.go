@@ -10,11 +10,9 @@ import (
 // often. The counts only fall. The suites in tests/ are left out: they drive other
 // processes, which are killed at random moments and asked until they have ended.
 var waits = map[string]int{
-	"httpapi/forward/forward_test.go":        1, // owners that change under way
-	"internal/cluster/fault_test.go":         2, // clients of a real database take turns
-	"internal/cluster/store_test.go":         1, // an owner that is dying
-	"internal/server/starting_linux_test.go": 1, // a listener that is not there yet
-	"watcher/fault_test.go":                  2, // nothing happens, by the kernel's events and by processor time
+	"internal/cluster/fault_test.go": 2, // clients of a real database take turns
+	"internal/cluster/store_test.go": 1, // an owner that is dying
+	"watcher/fault_test.go":          2, // nothing happens, by the kernel's events and by processor time
 }
 
 // TestTestsAwaitEvents finds time.After of milliseconds outside of synctest's bubbles.

@@ -1,8 +1,6 @@
 // Package blob stores objects by key in an object store: S3 and what speaks its
 // protocol, or memory in tests. A cluster keeps its packs there.
 //
-// Of our packages it imports errs and telemetry. It alone imports the S3 SDK.
-//
 // Invariants: an object is complete or does not exist. What Put returned nil for
 // is durable as far as the store promises, and visible to every later call of
 // every client. No error, log line or metric contains a credential.

@@ -8,8 +8,7 @@
 // open. The exception is a change without an event: only a scan finds it,
 // and it may be as old as the scan before.
 //
-// The package does no I/O and imports none of our packages. A Book is safe for
-// concurrent use.
+// The package does no I/O. A Book is safe for concurrent use.
 package claims
 
 import (

@@ -333,6 +333,25 @@ func (v *Verb) Print(page bool, write func(o *term.Output) error) error {
 	return err
 }
 
+// Answer writes what a verb did: with --json the server's answer as it came, or another
+// value as JSON, and else what write prints.
+func (v *Verb) Answer(value any, write func(o *term.Output)) error {
+	if !v.JSON {
+		return v.Print(false, func(o *term.Output) error {
+			write(o)
+			return nil
+		})
+	}
+	raw, ok := value.([]byte)
+	if !ok {
+		var err error
+		if raw, err = json.Marshal(value); err != nil {
+			return err
+		}
+	}
+	return v.PrintJSON(raw)
+}
+
 // PrintJSON writes an answer as it came.
 func (v *Verb) PrintJSON(raw []byte) error {
 	if n := len(raw); n == 0 || raw[n-1] != '\n' {

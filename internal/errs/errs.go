@@ -3,8 +3,6 @@
 // A Kind decides the HTTP status, in one table (httpapi/problem); nothing ever
 // matches on texts. Detail is a sentence that a client may read: it names no
 // host path and no Go error. Err is the cause, for logs only.
-//
-// The package imports none of our packages.
 package errs
 
 import (

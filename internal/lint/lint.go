@@ -1,9 +1,6 @@
 // Package lint checks the text of a program (contracts/code.md, POST /lint):
 // with the compiler that is in the server, or with an engine found on the
 // machine.
-//
-// It imports internal/sandbox/js, in whose processes the compiler runs, and
-// knows nothing of HTTP.
 package lint
 
 import (

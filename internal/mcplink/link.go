@@ -23,6 +23,7 @@ import (
 	"umbra/config"
 	"umbra/internal/cli"
 	"umbra/internal/client"
+	"umbra/internal/clock"
 	"umbra/internal/exitcode"
 	"umbra/internal/state"
 	"umbra/internal/stdio"
@@ -113,14 +114,7 @@ const (
 // follows to another server that has the data directory, but makes none: that is
 // for the client's next message.
 func (k *Link) stay(ctx context.Context, path string) {
-	tick := time.NewTicker(mcpSign)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range clock.Ticks(ctx, mcpSign) {
 		k.mu.Lock()
 		c := k.client
 		k.mu.Unlock()

@@ -7,7 +7,7 @@
 // The same commit always gives the same bytes, but for the version of the program in a
 // record.
 //
-// It imports gitstore/diff, internal/buildinfo and internal/wspath; it does no I/O.
+// It does no I/O.
 package notes
 
 import "time"

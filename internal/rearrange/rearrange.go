@@ -2,7 +2,7 @@
 // arrangement of a directory tree into another, so that every path holds, at
 // each moment, what it held before, what it holds afterwards, or nothing.
 //
-// It is pure: it reads and changes nothing, and imports only internal/wspath.
+// It is pure: it reads and changes nothing.
 package rearrange
 
 import (

@@ -1,8 +1,6 @@
 // Package restore brings files and directories back to the state that they had
 // at a commit, by one new change set of the workspace. Other than package revert
 // it does not ask who changed what since: what is named comes back as it was.
-//
-// It may import workspace and gitstore with its subpackages.
 package restore
 
 import (

@@ -3,7 +3,7 @@
 //
 // Every writer calls it. So the system is queried at most once a second, or when
 // the bytes written since may have used up the rest; in between a counter is
-// used. It imports internal/errs alone.
+// used.
 package room
 
 import (

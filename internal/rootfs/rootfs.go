@@ -2,8 +2,7 @@
 // overwritten unseen: content is prepared without a name, exchanged with what
 // is at the target, and the displaced file is returned to the caller.
 //
-// It knows nothing of history; the caller decides about the displaced file. It
-// imports internal/{vfs,wspath}.
+// It knows nothing of history; the caller decides about the displaced file.
 //
 // # Temporary names
 //

@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
+
+	"umbra/internal/clock"
 )
 
 // The collector runs when the heap has doubled, so a server that was busy and is
@@ -45,15 +47,8 @@ func giveMemoryBack(ctx context.Context) {
 }
 
 func giveBack(ctx context.Context, use func() memoryUse, free func()) {
-	tick := time.NewTicker(memoryLook)
-	defer tick.Stop()
 	var given, before uint64
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range clock.Ticks(ctx, memoryLook) {
 		now := use()
 		if now.allocated-before <= quietBytes && now.allocated-given >= worthBytes+now.live/4 {
 			free()

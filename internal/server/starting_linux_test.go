@@ -9,23 +9,18 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"umbra/config"
 	"umbra/httpapi"
+	"umbra/internal/need"
 )
 
 // A node that waits for its engine answers probes, and refuses everything else.
 func TestStarting(t *testing.T) {
 	engine, err := net.Listen("tcp", "127.0.0.1:0") // never answers
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer engine.Close()
+	need.NoError(t, err)
 	own, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	cfg := config.Default()
 	cfg.Listen, cfg.DataDir = own.Addr().String(), t.TempDir()
 	own.Close()
@@ -33,34 +28,30 @@ func TestStarting(t *testing.T) {
 	cfg.Cluster.Blobs = "s3://bucket/prefix?region=us-east-1"
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, cfg, Options{}, io.Discard, io.Discard) }()
+	go func() {
+		err := Serve(ctx, cfg, Options{}, io.Discard, io.Discard)
+		engine.Close()
+		ended <- err
+	}()
+	conn, err := engine.Accept() // the server listens before it connects to its engine
+	if err != nil {
+		t.Fatalf("the server has ended: %v", <-ended)
+	}
+	defer conn.Close()
 	get := func(path string, headers ...string) (*http.Response, string) {
 		t.Helper()
-		for {
-			r, err := http.NewRequest("GET", "http://"+cfg.Listen+path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, h := range headers {
-				name, value, _ := strings.Cut(h, ": ")
-				r.Header.Set(name, value)
-			}
-			res, err := http.DefaultClient.Do(r)
-			if err != nil {
-				select {
-				case err := <-ended:
-					t.Fatalf("the server has ended: %v", err)
-				case <-time.After(5 * time.Millisecond): // it does not listen yet
-					continue
-				}
-			}
-			defer res.Body.Close()
-			body, err := io.ReadAll(res.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return res, string(body)
+		r, err := http.NewRequest("GET", "http://"+cfg.Listen+path, nil)
+		need.NoError(t, err)
+		for _, h := range headers {
+			name, value, _ := strings.Cut(h, ": ")
+			r.Header.Set(name, value)
 		}
+		res, err := http.DefaultClient.Do(r)
+		need.NoError(t, err)
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		need.NoError(t, err)
+		return res, string(body)
 	}
 	for _, c := range []struct {
 		path   string
@@ -77,9 +68,7 @@ func TestStarting(t *testing.T) {
 	}
 	res, body := get("/workspaces")
 	var problem map[string]string
-	if err := json.Unmarshal([]byte(body), &problem); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, json.Unmarshal([]byte(body), &problem))
 	if res.StatusCode != 503 || res.Header.Get("Retry-After") != "1" || problem["error"] != "starting" || problem["detail"] == "" || problem["request_id"] != res.Header.Get("X-Request-Id") {
 		t.Errorf("%d %v %v", res.StatusCode, res.Header, problem)
 	}
@@ -96,9 +85,7 @@ func TestStarting(t *testing.T) {
 // The listener goes from the lobby to the server without a connection lost.
 func TestLobbyLeaves(t *testing.T) {
 	l, address, err := httpapi.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer l.Close()
 	b := openLobby(l, nil)
 	stop, asked := make(chan struct{}), make(chan map[string]int)
@@ -123,9 +110,7 @@ func TestLobbyLeaves(t *testing.T) {
 			}
 		}
 	}()
-	if err := b.leave(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, b.leave())
 	answered := make(chan struct{}, 1)
 	next := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "ready\n")

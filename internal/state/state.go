@@ -4,8 +4,6 @@
 // <data-dir>/state.db, or in another Backend. The data directory itself, its lock
 // and its format version are here too.
 //
-// The package imports none of our packages.
-//
 // Invariants: what Update returned nil for is durable. What a bucket holds is
 // JSON of one Go type, whose changes must be able to read the old text.
 package state

@@ -3,8 +3,6 @@
 // far as the HTTP side needs (method, id, name, revision); all else passes as it
 // came.
 //
-// It imports the standard library alone.
-//
 // Invariants: what is written are JSON-RPC messages, one a line, each whole. A
 // call is answered once, by the server or, where it cannot be reached, by an
 // error made here; but for calls that the client cancelled.

@@ -2,8 +2,6 @@
 // histograms with fixed bounds. It knows nothing of their readers. Package
 // httpapi/metrics serves them.
 //
-// It imports none of our packages, and may be imported by everybody: gitstore too.
-//
 // Invariants: to count is a few atomic additions, without a lock and without
 // memory. A nil meter counts nothing, so that no layer has to ask whether there
 // is one. Nothing here is ever reset.

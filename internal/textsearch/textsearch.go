@@ -1,6 +1,6 @@
 // Package textsearch finds regular expressions in lines of text at a bounded cost:
 // what a caller sends as a pattern, and what a file holds as a line, may be made
-// to take long. It imports none of our packages.
+// to take long.
 package textsearch
 
 import (

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"umbra/internal/clock"
 	"umbra/internal/errs"
 	"umbra/internal/state"
 )
@@ -173,14 +174,7 @@ func (s *Service) endLeases(ctx context.Context) {
 
 // followOthers looks for what other servers changed, for clients that listen.
 func (s *Service) followOthers() {
-	tick := time.NewTicker(othersEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.ending.Done():
-			return
-		case <-tick.C:
-		}
+	for range clock.Ticks(s.ending, othersEvery) {
 		s.lookAgain()
 	}
 }

@@ -3,8 +3,7 @@
 // made, and the tip of a workspace where a request gets it: nothing is looked up
 // afterwards, when others may have gone on.
 //
-// It imports none of the project's packages. Without a Note in the context every
-// call is a no-op.
+// Without a Note in the context every call is a no-op.
 package witness
 
 import (

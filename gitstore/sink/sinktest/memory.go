@@ -1,7 +1,5 @@
 // Package sinktest has a Sink in memory that can fail in every way that a Sink may,
 // and the tests that every Sink must pass (Run).
-//
-// It imports gitstore/object, gitstore/sink and internal/errs.
 package sinktest
 
 import (

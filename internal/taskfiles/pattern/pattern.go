@@ -6,7 +6,7 @@
 //
 // Braces are expanded when a pattern is compiled, at most 1000 alternatives.
 // Matching one name takes time proportional to pattern and name lengths
-// multiplied. The package is pure and imports none of our packages.
+// multiplied. The package is pure.
 package pattern
 
 import (

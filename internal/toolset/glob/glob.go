@@ -3,7 +3,7 @@
 // none included, "[a-z]" and "[!a-z]" for one character, "{a,b}" for either.
 //
 // A pattern becomes one regular expression (RE2), so that no pattern takes more
-// than linear time. The package is pure and imports none of our packages.
+// than linear time. The package is pure.
 package glob
 
 import (

@@ -2,8 +2,7 @@
 // under each, and which of them a path leads to.
 //
 // It is pure: no I/O, no state, nothing of the stores behind the prefixes. What
-// it refuses it says in the words that the model is to read (Message). It
-// imports the standard library alone.
+// it refuses it says in the words that the model is to read (Message).
 //
 // Invariants: every path that Clean returned is absolute, without empty, "."
 // and ".." components, backslashes, drives and NUL; a path is under a prefix by

@@ -1,9 +1,6 @@
 // Package local has the histories that one of several servers keeps by itself, those of
 // workspaces with directories: where they come from when the server has none, and where
 // they go when the workspace goes on elsewhere.
-//
-// It imports gitstore, gitstore/journal, gitstore/remote, gitstore/sink, internal/errs,
-// internal/vfs and internal/workspace/host.
 package local
 
 import (

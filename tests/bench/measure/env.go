@@ -2,7 +2,7 @@
 // that a machine which changes its pace changes it for all of them, or at the
 // pace of an agent.
 //
-// It imports tests/bench/{stats,disk,corpus}. Whatever a row makes (folders,
+// Whatever a row makes (folders,
 // processes) hangs on its Env and goes when that is closed, also where the run
 // was stopped.
 package measure

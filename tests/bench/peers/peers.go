@@ -2,8 +2,7 @@
 // service and its server, and other programs that record or safely write a
 // change. One subject a file.
 //
-// It imports umbra's own packages, and tests/bench/{measure,corpus}. A subject
-// hangs its processes and files on the Env that it is made with.
+// A subject hangs its processes and files on the Env that it is made with.
 package peers
 
 import (

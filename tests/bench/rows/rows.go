@@ -25,8 +25,7 @@
 //
 // A group is a file here and its call in All.
 //
-// Nothing here fails on a time. It imports tests/bench/{measure,peers,stats,
-// report,corpus}, and of umbra what a row asks of it directly.
+// Nothing here fails on a time.
 package rows
 
 import (

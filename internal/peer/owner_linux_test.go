@@ -1,4 +1,4 @@
-package httpapi
+package peer
 
 import (
 	"errors"
@@ -50,7 +50,7 @@ func TestConnOwner(t *testing.T) {
 			t.Errorf("%s: %s: %d, %v", network, file, uid, err)
 		}
 	}
-	if !peerKnowable() {
+	if !Knowable() {
 		t.Error("Linux knows whose a connection is")
 	}
 }
@@ -59,10 +59,10 @@ func TestAClosedSocketIsNobodys(t *testing.T) {
 	client, server := pair(t, "tcp", "127.0.0.1:0")
 	there, here := netip.MustParseAddrPort(server.RemoteAddr().String()), netip.MustParseAddrPort(server.LocalAddr().String())
 	client.Close()
-	if uid, err := connOwner(server); !errors.Is(err, errPeerUnknown) {
+	if uid, err := connOwner(server); !errors.Is(err, errUnknown) {
 		t.Errorf("user %d, %v", uid, err)
 	}
-	if uid, err := tableOwner("/proc/net/tcp", there, here); !errors.Is(err, errPeerUnknown) {
+	if uid, err := tableOwner("/proc/net/tcp", there, here); !errors.Is(err, errUnknown) {
 		t.Errorf("table: user %d, %v", uid, err)
 	}
 	// No connection, but a listener on the port that is asked for.

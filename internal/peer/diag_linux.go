@@ -1,4 +1,4 @@
-package httpapi
+package peer
 
 import (
 	"encoding/binary"
@@ -25,39 +25,39 @@ const (
 func diagOwner(local, remote netip.AddrPort) (uid int, known bool, err error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
-		return 0, false, errPeerUnknown
+		return 0, false, errUnknown
 	}
 	defer unix.Close(fd)
 	if unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: replyPatience}) != nil {
-		return 0, false, errPeerUnknown
+		return 0, false, errUnknown
 	}
 	request := diagRequest(local, remote)
 	if unix.Sendto(fd, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}) != nil {
-		return 0, false, errPeerUnknown
+		return 0, false, errUnknown
 	}
 	reply := make([]byte, 4096)
 	n, _, err := unix.Recvfrom(fd, reply, 0)
 	if err != nil || n < unix.NLMSG_HDRLEN+4 {
-		return 0, false, errPeerUnknown
+		return 0, false, errUnknown
 	}
 	order := binary.NativeEndian
 	body := reply[unix.NLMSG_HDRLEN:n]
 	switch order.Uint16(reply[4:]) {
 	case unix.NLMSG_ERROR:
 		// No such socket is an answer; anything else is none.
-		return 0, unix.Errno(-int32(order.Uint32(body))) == unix.ENOENT, errPeerUnknown
+		return 0, unix.Errno(-int32(order.Uint32(body))) == unix.ENOENT, errUnknown
 	case unix.SOCK_DIAG_BY_FAMILY:
 	default:
-		return 0, false, errPeerUnknown
+		return 0, false, errUnknown
 	}
 	if len(body) < diagInodeAt+4 {
-		return 0, false, errPeerUnknown
+		return 0, false, errUnknown
 	}
 	// Without a connection the kernel gives a listener on that port; a closed
 	// socket has no inode, and its user means nothing.
 	ends := request[unix.NLMSG_HDRLEN+8:]
 	if body[diagStateAt] == tcpListen || string(body[diagIDAt:diagIDAt+4]) != string(ends[:4]) || order.Uint32(body[diagInodeAt:]) == 0 {
-		return 0, true, errPeerUnknown
+		return 0, true, errUnknown
 	}
 	return int(order.Uint32(body[diagUIDAt:])), true, nil
 }

@@ -1,4 +1,4 @@
-package httpapi
+package peer
 
 import (
 	"bufio"
@@ -24,11 +24,11 @@ func connOwner(conn net.Conn) (int, error) {
 		// The other end's own address is its local one in the table.
 		there, err := netip.ParseAddrPort(c.RemoteAddr().String())
 		if err != nil {
-			return 0, errPeerUnknown
+			return 0, errUnknown
 		}
 		here, err := netip.ParseAddrPort(c.LocalAddr().String())
 		if err != nil {
-			return 0, errPeerUnknown
+			return 0, errUnknown
 		}
 		if uid, known, err := diagOwner(there, here); known {
 			return uid, err
@@ -41,20 +41,20 @@ func connOwner(conn net.Conn) (int, error) {
 		// An IPv4 connection of an IPv6 socket is there, mapped.
 		return tableOwner("/proc/net/tcp6", there, here)
 	}
-	return 0, errPeerUnknown
+	return 0, errUnknown
 }
 
 func unixOwner(c *net.UnixConn) (int, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return 0, errPeerUnknown
+		return 0, errUnknown
 	}
 	var cred *unix.Ucred
 	var credErr error
 	if err := raw.Control(func(fd uintptr) {
 		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	}); err != nil || credErr != nil {
-		return 0, errPeerUnknown
+		return 0, errUnknown
 	}
 	return int(cred.Uid), nil
 }
@@ -65,7 +65,7 @@ func unixOwner(c *net.UnixConn) (int, error) {
 func tableOwner(file string, local, remote netip.AddrPort) (int, error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return 0, errPeerUnknown
+		return 0, errUnknown
 	}
 	defer f.Close()
 	wide := strings.HasSuffix(file, "6")
@@ -79,11 +79,11 @@ func tableOwner(file string, local, remote netip.AddrPort) (int, error) {
 		}
 		uid, err := strconv.Atoi(fields[7])
 		if err != nil || fields[9] == "0" {
-			return 0, errPeerUnknown
+			return 0, errUnknown
 		}
 		return uid, nil
 	}
-	return 0, errPeerUnknown
+	return 0, errUnknown
 }
 
 // tableAddr writes an address as the table does: 32-bit words in the machine's
