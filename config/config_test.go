@@ -11,24 +11,22 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"umbra/internal/need"
 )
 
 func load(t *testing.T, args ...string) (Config, error) {
 	t.Helper()
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	Flags(fs)
-	if err := fs.Parse(args); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, fs.Parse(args))
 	return Load(fs)
 }
 
 func file(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -45,9 +43,7 @@ func TestSampleIsTheDefault(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	text, err := os.ReadFile("../config.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	cfg := Default()
 	for key := range leavesOf(reflect.ValueOf(&cfg).Elem(), "") {
 		name := key[strings.LastIndexByte(key, '.')+1:]

@@ -79,9 +79,7 @@ func TestPlainPacksAreCompressed(t *testing.T) {
 	for i := range 100 {
 		mustPut(t, s, "", fmt.Sprintf("file%d", i), strings.Repeat(fmt.Sprintf("a line of file %d\n", i), 300))
 	}
-	if err := s.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Publish(t.Context()))
 	stored := diskBytes(t, dir)
 	for range 2 {
 		maintain(t, s)

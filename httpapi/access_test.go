@@ -13,20 +13,17 @@ import (
 
 	"umbra/internal/access"
 	"umbra/internal/errs"
+	"umbra/internal/need"
 	"umbra/internal/state"
 )
 
 func storedBook(t *testing.T) *access.Book {
 	t.Helper()
 	db, err := state.Open(filepath.Join(t.TempDir(), "state.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	t.Cleanup(func() { db.Close() })
 	book, err := access.Open(nil, db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return book
 }
 
@@ -41,9 +38,7 @@ func TestStreamsEndWithWhatLetThemIn(t *testing.T) {
 			token.Expires = time.Now().Add(life)
 		}
 		_, secret, err := book.Add(token, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		return secret
 	}
 	begun := make(chan struct{})
@@ -84,9 +79,7 @@ func TestStreamsEndWithWhatLetThemIn(t *testing.T) {
 	a, b := listen("/stream", removed), listen("/listen", removed)
 	await("one whose token expires", listen("/stream", add("short", 2*time.Second)))
 	other := listen("/stream", add("other", 0))
-	if err := book.Remove("removed"); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, book.Remove("removed"))
 	await("one whose token was removed", a)
 	await("one that the handler made a stream", b)
 	select {

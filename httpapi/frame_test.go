@@ -23,6 +23,7 @@ import (
 
 	"umbra/internal/access"
 	"umbra/internal/errs"
+	"umbra/internal/need"
 	"umbra/internal/state"
 	"umbra/internal/testlog"
 )
@@ -395,9 +396,7 @@ func TestErrorsHaveTheirShape(t *testing.T) {
 	own := trialShape{Route{Method: "PUT", Pattern: "/api/s/{id}", Body: BodyJSON, Handler: fail(errs.New(errs.Precondition, "precondition_failed", "Another version."))}, sessions}
 	tasks := trialShape{Route{Method: "GET", Pattern: "/tasks/{id}", Handler: fail(errs.New(errs.NotFound, "task_not_found", "No such task."))}, TaskShape()}
 	server, err := New(s.opts, own, tasks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	s.Server = server
 	if rec := s.ask("PUT", "/api/s/1", "{}", jsonType); rec.Code != 409 || field(t, rec, "error") != "Another version." {
 		t.Error(rec.Code, rec.Body)
@@ -512,26 +511,20 @@ func TestUnixSockets(t *testing.T) {
 	l.(interface{ SetUnlinkOnClose(bool) }).SetUnlinkOnClose(false)
 	l.Close() // as a kill leaves it
 	l, _, err = Listen("unix:" + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	l.Close()
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Fatal("the socket outlives its server", err)
 	}
 	for _, make := range []func() error{func() error { return os.WriteFile(path, []byte("mine"), 0o600) }, func() error { return os.Symlink("x", path) }, func() error { return os.Mkdir(path, 0o700) }} {
-		if err := make(); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, make())
 		if _, _, err := Listen("unix:" + path); err == nil {
 			t.Error("something else was replaced")
 		}
 		if _, err := os.Lstat(path); err != nil {
 			t.Error(err)
 		}
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Remove(path))
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+
+	"umbra/internal/need"
 )
 
 // pipes is a listener whose connections are in memory, so that a test's clock
@@ -63,13 +65,9 @@ func onPipes(t *testing.T, routes []Route, f func(t *testing.T, s *setup, p *pip
 func readAnswer(t *testing.T, conn net.Conn) (*http.Response, string) {
 	t.Helper()
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return res, string(body)
 }
 
@@ -218,9 +216,7 @@ func TestAReaderThatStallsIsCutOff(t *testing.T) {
 		fmt.Fprint(conn, "GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		r := bufio.NewReader(conn)
 		res, err := http.ReadResponse(r, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		for left := len(big); left > 0; left -= writePiece / 2 {
 			<-time.After(writeIdle / 3)
 			if _, err := io.CopyN(io.Discard, res.Body, writePiece/2); err != nil {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 // blameModel knows the writer of each line: no two lines that are written are
@@ -31,9 +33,7 @@ func (m *blameModel) files(t *testing.T) map[string][]string {
 	}
 	for _, e := range list {
 		data, err := os.ReadFile(filepath.Join(m.p.dir, m.dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		var lines []string
 		for l := range strings.Lines(string(data)) {
 			lines = append(lines, strings.TrimSuffix(l, "\n"))

@@ -107,13 +107,9 @@ func TestCallsByKeyOverAKill(t *testing.T) {
 	p.Kill()
 	// As if it had been killed before it kept the answer.
 	db, err := state.Open(filepath.Join(p.DataDir, "state.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	err = db.Update(func(tx *state.Tx) error { return tx.DeleteBucket("answers") })
-	if err := errors.Join(err, db.Close(), os.Remove(filepath.Join(p.DataDir, "answers.log"))); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, errors.Join(err, db.Close(), os.Remove(filepath.Join(p.DataDir, "answers.log"))))
 	p.Restart()
 	again, replayed := begin("k1")
 	if again.CallID != first.CallID || again.TaskID != first.TaskID || again.At != first.At || !replayed {
@@ -178,9 +174,7 @@ func TestCallsCarried(t *testing.T) {
 	carries("history", dir, "refs/umbra/head")
 
 	bundle := filepath.Join(t.TempDir(), "task.bundle")
-	if err := os.WriteFile(bundle, p.call(t, "GET", "/tasks/"+first.TaskID+"/bundle", nil).want(t, 200).Body, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(bundle, p.call(t, "GET", "/tasks/"+first.TaskID+"/bundle", nil).want(t, 200).Body, 0o600))
 	taken := t.TempDir()
 	harness.Git(t, taken, "init", "-q", "--bare")
 	harness.Git(t, taken, "fetch", "-q", dir, "refs/umbra/tasks/"+first.TaskID+"/base:refs/heads/base")
@@ -241,9 +235,7 @@ func TestExecWithoutLayers(t *testing.T) {
 		if e := log[0]; e.tell() != "made create window" || e.Source != "call" || e.CallID == nil {
 			t.Errorf("%v: %+v", flags, e)
 		}
-		if err := os.Remove(filepath.Join(p.dir, "made")); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Remove(filepath.Join(p.dir, "made")))
 		p.post(t, "/workspaces/"+p.workspace(t)+"/sync", map[string]any{}).want(t, 200)
 	}
 	var layers struct{ Layers []any }
@@ -369,9 +361,7 @@ func TestSecondServer(t *testing.T) {
 	names := func() string {
 		t.Helper()
 		list, err := os.ReadDir(first.dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		return fmt.Sprint(list)
 	}
 	before := names()

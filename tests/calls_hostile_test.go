@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 // edit is a hook's event of an editing tool.
@@ -82,9 +84,7 @@ func TestCallsThroughLinks(t *testing.T) {
 	p := newProject(t, map[string]string{"real/f": "a\n", "real/g": "a\n", "real/h": "a\n", "real/i": "a\n"})
 	p.shell(t, "ln -s real alias; ln -s real/g one; mkdir elsewhere; ln -s ../real/i elsewhere/up")
 	outside := filepath.Join(t.TempDir(), "project")
-	if err := os.Symlink(p.dir, outside); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Symlink(p.dir, outside))
 	a := &agentOn{p: p, session: "s1", prompt: "p"}
 	a.edit(t, p.dir+"/alias/f", func() { p.shell(t, "echo b > alias/f") })
 	a.edit(t, p.dir+"/one", func() { p.shell(t, "echo b > one") })

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -63,23 +64,15 @@ func TestHookKilled(t *testing.T) {
 		return fmt.Sprintf(`{"session_id":"s","turn_id":"t","cwd":%q,"hook_event_name":%q,"tool_name":"Bash","tool_input":{"command":"x"},"tool_use_id":%q}`, p.dir, name, id)
 	}
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer silent.Close()
 	for _, name := range []string{"PreToolUse", "PostToolUse"} {
 		cmd := harness.Command(t, []string{"UMBRA_DATA_DIR=" + dir, "UMBRA_SERVER=http://" + silent.Addr().String()}, "hook", "codex")
 		cmd.Stdin = strings.NewReader(event(name, "killed"))
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, cmd.Start())
 		c, err := silent.Accept() // it waits for the answer from now on
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
+		need.NoError(t, cmd.Process.Kill())
 		_ = cmd.Wait()
 		c.Close()
 	}
@@ -109,9 +102,7 @@ func TestHookKilled(t *testing.T) {
 	if err != nil || len(names) != 1 {
 		t.Fatal(names, err)
 	}
-	if err := os.WriteFile(names[0], []byte(`{"calls":[{"id":"x`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(names[0], []byte(`{"calls":[{"id":"x`), 0o600))
 	run(event("PreToolUse", "after"))
 	run(event("PostToolUse", "after"))
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -67,16 +68,10 @@ func playCalls(t *testing.T, r *rand.Rand, steps int) {
 		text := fmt.Sprintf("change %d\n", n)
 		want[text] = owner(path)
 		full := filepath.Join(p.dir, path)
-		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
 		if r.IntN(2) == 0 { // as an editor saves
-			if err := os.WriteFile(full+"~", []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Rename(full+"~", full); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, os.WriteFile(full+"~", []byte(text), 0o644))
+			need.NoError(t, os.Rename(full+"~", full))
 		} else if err := os.WriteFile(full, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"umbra/internal/need"
 )
 
 // TestCallsInAStorm: the shells of one agent, while the tools of another write as fast as
@@ -34,12 +36,8 @@ func TestCallsInAStorm(t *testing.T) {
 			c := p.begin(t, "shells", map[string]any{"agent": "a"})
 			x.begin = append(x.begin, time.Since(at))
 			name := fmt.Sprintf("a/%s%d", phase, n)
-			if err := os.MkdirAll(filepath.Join(p.dir, "a"), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(p.dir, name), []byte(name), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, os.MkdirAll(filepath.Join(p.dir, "a"), 0o755))
+			need.NoError(t, os.WriteFile(filepath.Join(p.dir, name), []byte(name), 0o644))
 			at = time.Now()
 			e := p.end(t, c, nil)
 			x.end = append(x.end, time.Since(at))

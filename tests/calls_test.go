@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -413,9 +414,7 @@ func TestCallsOfSessions(t *testing.T) {
 func newProjectBeside(t *testing.T, p *project) *project {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "x"), []byte("x\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(dir, "x"), []byte("x\n"), 0o644))
 	return &project{Server: p.Server, dir: dir}
 }
 

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -25,9 +26,7 @@ func (p *project) execBeside(t *testing.T, first, beside, last string) (r execRe
 	cmd := p.execCmd(t, "--isolate=require", "--json", "--agent=a", "--session=s", "--", "sh", "-ec", first+"\n: > "+ready+"; : < "+goOn+"\n"+last)
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	met := make(chan error, 1)
@@ -37,13 +36,9 @@ func (p *project) execBeside(t *testing.T, first, beside, last string) (r execRe
 	}()
 	select {
 	case err := <-met:
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		p.shell(t, beside)
-		if err := os.WriteFile(goOn, nil, 0); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(goOn, nil, 0))
 		<-ended
 	case <-ended:
 	}
@@ -134,18 +129,12 @@ func TestExecAppliedLater(t *testing.T) {
 	kill := func() string {
 		cmd := p.execCmd(t, "--isolate=require", "--agent=a", "--session=s", "--", "sh", "-c", "echo two > a; rm b; echo; exec sleep 600")
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		var errOut bytes.Buffer
 		cmd.Stderr = &errOut
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, cmd.Start())
 		_, _ = out.Read(make([]byte, 1))
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, cmd.Process.Kill())
 		err = cmd.Wait()
 		execSkip(t, errOut.String())
 		var list struct {
@@ -282,9 +271,7 @@ func TestExecBesideLinks(t *testing.T) {
 			if where == "outside" {
 				target = t.TempDir()
 				for _, name := range []string{"gone.o", "k.o", "m.o", "x", "f"} {
-					if err := os.WriteFile(filepath.Join(target, name), []byte("e\n"), 0o644); err != nil {
-						t.Fatal(err)
-					}
+					need.NoError(t, os.WriteFile(filepath.Join(target, name), []byte("e\n"), 0o644))
 				}
 			}
 			at := func(name string) string {

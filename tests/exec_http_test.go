@@ -103,20 +103,14 @@ func TestExecOverHTTP(t *testing.T) {
 func (p *project) execEvents(t *testing.T, ctx context.Context, k *taskOf, key string, body map[string]any) *http.Response {
 	t.Helper()
 	raw, err := json.Marshal(body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	r, err := http.NewRequestWithContext(ctx, "POST", p.URL+k.url("/exec"), bytes.NewReader(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "text/event-stream")
 	r.Header.Set("Idempotency-Key", key)
 	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return res
 }
 
@@ -146,9 +140,7 @@ func TestExecEvents(t *testing.T) {
 		t.Errorf("%v %s %q", err, again, p.read(t, "a"))
 	}
 	mark, stay := filepath.Join(t.TempDir(), "pid"), filepath.Join(t.TempDir(), "stay")
-	if err := os.WriteFile(stay, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(stay, nil, 0o600))
 	second := "echo $$ > " + mark + "; echo left > a; echo begun; test ! -e " + stay + " || sleep 1000"
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -157,9 +149,7 @@ func TestExecEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid, err := os.ReadFile(mark)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	cancel()
 	res.Body.Close()
 	eventually(t, func() bool {
@@ -189,9 +179,7 @@ func TestExecEvents(t *testing.T) {
 		}
 	}
 	// It was not answered, and may have done anything: the same request does not run again.
-	if err := os.Remove(stay); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Remove(stay))
 	a := p.post(t, k.url("/exec"), map[string]any{"command": second}, "Idempotency-Key", "second")
 	a.fails(t, 409, "command_interrupted")
 	var last struct {
@@ -214,9 +202,7 @@ func TestExecServerKilled(t *testing.T) {
 	p := &project{Server: harness.Start(t, harness.Options{Config: "exec:\n  enabled: true\n"}), dir: t.TempDir()}
 	p.fill(t, map[string]string{"a": "1\n", "d/b": "2\n"})
 	outside := t.TempDir()
-	if err := os.Symlink(outside, filepath.Join(p.dir, "out")); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Symlink(outside, filepath.Join(p.dir, "out")))
 	k := p.task(t)
 	p.post(t, k.url("/exec"), map[string]any{"command": "true", "cwd": "out"}).fails(t, 400, "invalid_field")
 	if a := k.run(t, map[string]any{"command": "true"}); !a.Isolated {
@@ -242,9 +228,7 @@ func TestExecServerKilled(t *testing.T) {
 		return len(list.Layers) == 1 && !list.Layers[0].Running
 	})
 	pid, err := os.ReadFile(mark)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if _, err := os.Stat("/proc/" + strings.TrimSpace(string(pid))); err == nil {
 		t.Error("the layer is free, and its command still runs")
 	}
@@ -292,9 +276,7 @@ func TestExecOnVirtualBesideWriters(t *testing.T) {
 		done <- os.WriteFile(goOn, nil, 0o644)
 	}()
 	a := v.run(t, map[string]any{"command": "sed -i s/1/one/ merged; for f in both gone new mine; do echo mine > $f; done; : > " + ready + "; until [ -e " + goOn + " ]; do sleep 0.05; done"})
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, <-done)
 	if len(a.Conflicts) != 3 || a.CallID == nil {
 		t.Fatalf("%+v", a)
 	}
@@ -342,9 +324,7 @@ func TestExecConcurrency(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	pid, err := os.ReadFile(mark)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if _, err := os.Stat("/proc/" + strings.TrimSpace(string(pid))); err == nil {
 		t.Error("a process that the command left is alive")
 	}
@@ -362,9 +342,7 @@ func TestExecConcurrency(t *testing.T) {
 	}
 	second := make(chan *harness.Response, 1)
 	go func() { second <- p.Do("POST", k.url("/exec"), map[string]any{"command": "echo second > a"}) }()
-	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o644))
 	if a, b := <-first, <-second; a.Status != 200 || b.Status != 200 || p.read(t, "a") != "second\n" {
 		t.Errorf("%d %s, %d %s", a.Status, a.Body, b.Status, b.Body)
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"umbra/internal/need"
 )
 
 // TestExecClientLeaves kills umbra exec at some time after its command has ended, while
@@ -24,9 +26,7 @@ func TestExecClientLeaves(t *testing.T) {
 		}
 		line := fmt.Sprintf("for i in $(seq 0 149); do echo %[1]d > f$i; echo %[1]d > out/x$i; done; sleep 600 & echo $! > %s; : > %s", round, pid, done)
 		cmd := p.execCmd(t, "--isolate=require", "--agent=a", "--session=s", "--", "sh", "-c", line)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, cmd.Start())
 		if _, err := os.ReadFile(done); err != nil {
 			t.Fatal(err)
 		}
@@ -35,9 +35,7 @@ func TestExecClientLeaves(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		raw, err := os.ReadFile(pid)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		sleeper := "/proc/" + strings.TrimSpace(string(raw)) + "/cmdline"
 		for end := time.Now().Add(20 * time.Second); ; { // it is killed with its parents
 			if text, err := os.ReadFile(sleeper); err != nil || !strings.HasPrefix(string(text), "sleep") {

@@ -172,9 +172,7 @@ func TestExecBesideWriters(t *testing.T) {
 		done <- errors.Join(err, os.WriteFile(goOn, nil, 0))
 	}()
 	r, _, errOut := p.exec(t, fmt.Sprintf("sed -i s/1/one/ merged; echo mine > both; echo mine > gone; echo mine > new; echo mine > mine; echo > %s; cat %s", ready, goOn))
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, <-done)
 	if r.ExitCode != 75 || len(r.Conflicts) != 3 || r.Commit == nil {
 		t.Fatalf("%+v %s", r, errOut)
 	}
@@ -302,9 +300,7 @@ func TestExecModel(t *testing.T) {
 			text = fmt.Sprint(n)
 		}
 	}
-	if err := os.Mkdir(filepath.Join(p.dir, "w"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(filepath.Join(p.dir, "w"), 0o755))
 	defer func() { // of a test that failed
 		select {
 		case <-stop:
@@ -327,9 +323,7 @@ func TestExecModel(t *testing.T) {
 		before := execTree(t, p.dir)
 		res, _, errOut := p.exec(t, line)
 		if res.ExitCode == 75 && len(res.Conflicts) > 0 {
-			if err := os.RemoveAll(plain); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, os.RemoveAll(plain))
 			if out, err := exec.Command("sh", "-c", "mkdir '"+plain+"' && tar -c -C '"+p.dir+"' --exclude=./w . | tar -xC '"+plain+"'").CombinedOutput(); err != nil {
 				t.Fatal(err, string(out))
 			}
@@ -402,9 +396,7 @@ func execTree(t *testing.T, root string) string {
 		fmt.Fprintln(&b, rel, info.Mode(), text)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return b.String()
 }
 
@@ -421,9 +413,7 @@ func TestExecKilled(t *testing.T) {
 		cmd := p.execCmd(t, "--isolate=require", "--json", "--agent=a", "--session=s", "--", "sh", "-c", line+"; echo > "+meet)
 		var out, errOut bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &errOut
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, cmd.Start())
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
 		met := make(chan error, 1)
@@ -433,9 +423,7 @@ func TestExecKilled(t *testing.T) {
 		}()
 		select {
 		case err := <-met:
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 		case <-ended:
 			execAnswer(t, cmd, out.String(), errOut.String())
 			t.Fatal(errOut.String())

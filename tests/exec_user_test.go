@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -27,20 +28,14 @@ func newOrdinary(t *testing.T, files map[string]string, own ...string) *ordinary
 	t.Helper()
 	u := &ordinary{project: limited(t, files), plain: t.TempDir(), home: t.TempDir(), program: filepath.Join(t.TempDir(), "umbra")}
 	for _, name := range own {
-		if err := os.Lchown(filepath.Join(u.dir, name), 0, 0); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Lchown(filepath.Join(u.dir, name), 0, 0))
 	}
 	if out, err := exec.Command("cp", "-a", u.dir+"/.", u.plain).CombinedOutput(); err != nil {
 		t.Fatal(err, string(out))
 	}
 	raw, err := os.ReadFile(harness.Binary(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(u.program, raw, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
+	need.NoError(t, os.WriteFile(u.program, raw, 0o755))
 	for _, name := range []string{u.plain, u.home, u.program} {
 		u.Give(name)
 	}
@@ -91,9 +86,7 @@ func TestExecAsAnOrdinaryUser(t *testing.T) {
 		before := execTree(t, p.dir)
 		res, _, errOut := p.run(t, line)
 		if res.occupied() {
-			if err := os.RemoveAll(p.plain); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, os.RemoveAll(p.plain))
 			if out, err := exec.Command("cp", "-a", p.dir, p.plain).CombinedOutput(); err != nil {
 				t.Fatal(err, string(out))
 			}

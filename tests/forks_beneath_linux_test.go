@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"umbra/internal/need"
 )
 
 // A directory that the parent removes stays in a mounted fork that has files of its own in
@@ -26,9 +28,7 @@ func TestForkMountedRemovedBeneath(t *testing.T) {
 	p.post(t, fork+"/sync", map[string]any{}).want(t, 200)
 	user := exec.Command("sleep", "100")
 	user.Dir = filepath.Join(dir, "d")
-	if err := user.Start(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, user.Start())
 	defer func() {
 		_ = user.Process.Kill()
 		_ = user.Wait()
@@ -79,9 +79,7 @@ func TestForkMountedParentDeleted(t *testing.T) {
 			sh(t, below, "echo later > d/x; echo later > later; rm a")
 			user := exec.Command("sleep", "100")
 			if user.Dir = dir; used {
-				if err := user.Start(); err != nil {
-					t.Fatal(err)
-				}
+				need.NoError(t, user.Start())
 				t.Cleanup(func() {
 					_ = user.Process.Kill()
 					_ = user.Wait()
@@ -214,9 +212,7 @@ func TestForkUnmountedParentDeleted(t *testing.T) {
 		p.Stop()
 		sh(t, dir, "echo unseen > unseen") // by a process, before the machine stopped
 		want := sh(t, dir, list)
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, syscall.Unmount(dir, 0))
 		sh(t, dir, "echo user > user")
 		sh(t, below, "echo later > d/x; echo later > later; rm a; rm -r e; echo later > e")
 		p.Restart()
@@ -260,9 +256,7 @@ func TestForkMountedPurge(t *testing.T) {
 	sh(t, dir, "cp out/env env")
 	p.post(t, fork+"/sync", map[string]any{}).want(t, 200)
 	p.Stop()
-	if err := syscall.Unmount(dir, 0); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, syscall.Unmount(dir, 0))
 	sh(t, dir, "echo user > user")
 	p.Restart()
 	p.post(t, fork+"/sync", map[string]any{}).fails(t, 409, "workspace_missing")
@@ -319,9 +313,7 @@ func TestForkParentMoved(t *testing.T) {
 			sh(t, "/", "cp -a "+p.dir+" "+to+"; rm -r "+p.dir)
 			user := exec.Command("sleep", "100")
 			user.Dir = dir
-			if err := user.Start(); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, user.Start())
 			p.call(t, "PATCH", ws, map[string]any{"root": to}).fails(t, 409, "layer_in_use")
 			_ = user.Process.Kill()
 			_ = user.Wait()

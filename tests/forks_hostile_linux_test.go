@@ -79,9 +79,7 @@ func TestForkWithAMountInside(t *testing.T) {
 	if _, err := os.Stat(borrows); err != nil {
 		t.Error("the fork of what is not deleted has a history of its own now:", err)
 	}
-	if err := syscall.Unmount(at, 0); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, syscall.Unmount(at, 0))
 	p.call(t, "DELETE", id+"?force=true", nil).want(t, 204)
 	if got := sh(t, outside, "cat precious"); got != "precious\n" {
 		t.Errorf("it has %q", got)

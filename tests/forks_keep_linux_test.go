@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -19,9 +20,7 @@ func TestForkCopyKeeps(t *testing.T) {
 	p := newProject(t, map[string]string{"a": "one\n", "d/run": "#!/bin/sh\n", "changed": "1\n", ".gitignore": "out/\n"})
 	p.shell(t, "mkdir -p out/deep; echo big > out/big; ln out/big out/hard; mkfifo out/pipe; truncate -s 64M out/sparse; ln -s big out/link")
 	l, err := net.Listen("unix", filepath.Join(p.dir, "out", "sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer l.Close()
 	attributes := true
 	for _, name := range []string{"a", "out/big"} {

@@ -171,9 +171,7 @@ func TestForkLayerRunning(t *testing.T) {
 	task.put(t, "mine", "parent\n")
 	p.shell(t, "echo user > b; echo user > d/c; rm -r rm")
 	p.post(t, "/workspaces/"+task.str("workspace_id")+"/sync", map[string]any{}).want(t, 200)
-	if err := os.WriteFile(filepath.Join(sign, "go"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(sign, "go"), nil, 0o644))
 	if e := <-ended; e.status != 0 {
 		t.Fatalf("the command sees\n%s%s", e.out, e.said)
 	}
@@ -201,9 +199,7 @@ func TestForkLayerDelete(t *testing.T) {
 	p.call(t, "PATCH", "/tasks/busy", map[string]any{"status": "completed"}).want(t, 200)
 	sign := filepath.Join(t.TempDir(), "started")
 	cmd := harness.Command(t, []string{"UMBRA_DATA_DIR=" + p.DataDir}, "in", fork, "--", "sh", "-c", "echo two > a; : > "+sign+"; exec sleep 100")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, cmd.Start())
 	eventually(t, func() bool { _, err := os.Stat(sign); return err == nil })
 	p.call(t, "DELETE", "/workspaces/"+fork+"?force=true", nil).fails(t, 409, "layer_in_use")
 	p.restart() // the command goes on

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -94,14 +95,10 @@ func TestForkBelowPurge(t *testing.T) {
 // way of naming it.
 func TestForkKeepsParentHidden(t *testing.T) {
 	top, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	hidden, open := filepath.Join(top, "hidden"), filepath.Join(top, "open")
 	for _, dir := range []string{hidden, open} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Mkdir(dir, 0o755))
 	}
 	config := fmt.Sprintf("auth: {tokens: [{name: owner, scope: exec, roots: [/], sha256: '%x'}, {name: some, scope: exec, roots: [%q], sha256: '%x'}]}\n",
 		sha256.Sum256([]byte("owner")), open, sha256.Sum256([]byte("some")))

@@ -118,16 +118,12 @@ func TestForkMounted(t *testing.T) {
 	check()
 	// The mount is lost with the machine's start: it is made again.
 	p.Stop()
-	if err := syscall.Unmount(dir, 0); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, syscall.Unmount(dir, 0))
 	p.Restart()
 	check()
 	// Nothing of a user's is hidden.
 	p.Stop()
-	if err := syscall.Unmount(dir, 0); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, syscall.Unmount(dir, 0))
 	sh(t, dir, "echo mine > mine")
 	p.Restart()
 	p.post(t, fork+"/sync", map[string]any{}).fails(t, 409, "workspace_missing")
@@ -162,9 +158,7 @@ func TestForkMounted(t *testing.T) {
 	task.fsck(t)
 	user := exec.Command("sleep", "100")
 	user.Dir = dir
-	if err := user.Start(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, user.Start())
 	p.call(t, "DELETE", fork+"?force=false", nil).fails(t, 409, "unmerged") // the conflicts
 	p.call(t, "DELETE", fork+"?force=true", nil).want(t, 204)
 	_ = user.Process.Kill()
@@ -245,9 +239,7 @@ func TestForkMountedPlaces(t *testing.T) {
 	p.post(t, "/workspaces/"+id+"/sync", map[string]any{}).want(t, 200)
 	user := exec.Command("sleep", "100")
 	user.Dir = dir
-	if err := user.Start(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, user.Start())
 	p.call(t, "DELETE", "/workspaces/"+id, nil).fails(t, 409, "layer_in_use")
 	if got := sh(t, dir, "cat a"); got != "one\n" {
 		t.Errorf("a has %q", got)
@@ -273,9 +265,7 @@ func TestForkMountedGuarded(t *testing.T) {
 	ws := "/workspaces/" + p.task(t).str("workspace_id")
 	dir := filepath.Join(top, "fork")
 	id := mountedFork(t, p, ws, dir, nil)
-	if err := os.Symlink(top, filepath.Join(inside, "out")); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Symlink(top, filepath.Join(inside, "out")))
 	for _, path := range []string{top + "/new", top + "/none/new", inside + "/out/new", inside + "/../new", dir, dir + "/x"} {
 		if r := p.Do("POST", ws+"/forks", map[string]any{"kind": "layer", "path": path}, some); r.Status != 403 {
 			t.Errorf("%s: %d %s", path, r.Status, r.Body)
@@ -291,9 +281,7 @@ func TestForkMountedGuarded(t *testing.T) {
 
 	// Files of a user's at the path while nothing is mounted there outlive the fork.
 	p.Stop()
-	if err := syscall.Unmount(dir, 0); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, syscall.Unmount(dir, 0))
 	sh(t, dir, "echo mine > mine")
 	p.Restart()
 	p.call(t, "DELETE", "/workspaces/"+id+"?force=true", nil).want(t, 204)
@@ -304,9 +292,7 @@ func TestForkMountedGuarded(t *testing.T) {
 	mountedFork(t, p, ws, gone, map[string]any{"expires_in": 0.1})
 	user := exec.Command("sleep", "100")
 	user.Dir = gone
-	if err := user.Start(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, user.Start())
 	eventually(t, func() bool { _, err := os.Lstat(gone); return os.IsNotExist(err) })
 	_ = user.Process.Kill()
 	_ = user.Wait()

@@ -25,9 +25,7 @@ func killedAt(t *testing.T, p *project, call string, n int) (end func()) {
 	t.Helper()
 	cmd := exec.Command("strace", "-f", "-q", "-o", "/dev/null", "-p", fmt.Sprint(p.PID()), "-e", "trace="+call, "-e", fmt.Sprintf("inject=%s:signal=SIGKILL:when=%d", call, n))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = cmd.Wait() }()
 	traced := func() bool {
@@ -128,9 +126,7 @@ func (k *forkSteps) killed(call string, nth int) (answered bool) {
 	}
 	end := killedAt(t, p, call, nth)
 	req, err := http.NewRequest(method, p.URL+target, strings.NewReader(request))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	if res, err := http.DefaultClient.Do(req); err == nil {
 		_, err = io.Copy(io.Discard, res.Body)
@@ -207,9 +203,7 @@ func TestForkParentDeletionKilledAtCalls(t *testing.T) {
 			end := killedAt(t, p, call, n)
 			done := false
 			req, err := http.NewRequest("DELETE", p.URL+"/workspaces/"+of+"?force=true", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			if res, err := http.DefaultClient.Do(req); err == nil {
 				if done = res.StatusCode == 204; !done {
 					t.Errorf("%s: the answer is %d", at, res.StatusCode)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -131,9 +132,7 @@ func TestForkCopy(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(dir, "run.sh")); err != nil || info.Mode().Perm() != 0o755 {
 		t.Errorf("run.sh: %v, %v", info, err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "a"), []byte("fork\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(dir, "a"), []byte("fork\n"), 0o644))
 	id := "/workspaces/" + made["id"].(string)
 	p.post(t, id+"/sync", map[string]any{}).want(t, 200)
 	if diff := p.call(t, "GET", id+"/compare", nil).want(t, 200).obj(t); !strings.Contains(diff["diff"].(string), "-one\n+fork\n") {
@@ -487,13 +486,9 @@ func TestForkExpiryEvent(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, "GET", p.URL+ws+"/stream", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer res.Body.Close()
 	lines := bufio.NewScanner(res.Body)
 	next := func() string {
@@ -572,13 +567,9 @@ func TestForkCopyPlaces(t *testing.T) {
 	inside := t.TempDir()
 	config := fmt.Sprintf("auth: {tokens: [{name: some, scope: write, roots: [%q], sha256: '%x'}]}\n", inside, sha256.Sum256([]byte("open sesame")))
 	s := harness.Start(t, harness.Options{Config: config, Token: "open sesame"})
-	if err := os.Mkdir(filepath.Join(inside, "ws"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(filepath.Join(inside, "ws"), 0o755))
 	id := s.Do("POST", "/tasks", map[string]any{"goal": "g", "workspace": filepath.Join(inside, "ws")}).Expect(201).Text("workspace_id")
-	if err := os.Symlink(top, filepath.Join(inside, "out")); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Symlink(top, filepath.Join(inside, "out")))
 	for _, path := range []string{top, top + "/new", top + "/none/new", inside + "/out/new", inside + "/../new"} {
 		if r := s.Do("POST", "/workspaces/"+id+"/forks", map[string]any{"kind": "copy", "path": path}); r.Status != 403 {
 			t.Errorf("%s: %d %s", path, r.Status, r.Body)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -24,9 +25,7 @@ func TestForkUnmade(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		return n
 	}
 	before := entries()

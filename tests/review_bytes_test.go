@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 // TestReviewBytes rejects changes of files that are not plain text, one by one: each file
@@ -33,9 +35,7 @@ func TestReviewBytes(t *testing.T) {
 		"huge":    strings.Repeat("y", 900_000),
 	}
 	p := newProject(t, base)
-	if err := os.Symlink("open", filepath.Join(p.dir, "link")); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Symlink("open", filepath.Join(p.dir, "link")))
 	k := p.task(t)
 	for name, text := range made {
 		k.put(t, name, text)

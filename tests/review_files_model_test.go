@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"umbra/internal/need"
 )
 
 // treeOf returns the files of a directory: "mode content" by path.
@@ -38,9 +40,7 @@ func treeOf(t *testing.T, dir string) map[string]string {
 		out[rel] = mode + " " + string(data)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return out
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"umbra/internal/need"
 )
 
 // reviewed is a random history that knows the writer of each line: no two lines are
@@ -115,9 +117,7 @@ func (m *reviewed) disk(t *testing.T, name string) []string {
 	if os.IsNotExist(err) {
 		return nil
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return slices.Collect(strings.Lines(string(data)))
 }
 
@@ -305,9 +305,7 @@ func TestReviewModel(t *testing.T) {
 		all.hunks, all.rejected, all.mixed = all.hunks+m.hunks, all.rejected+m.rejected, all.mixed+m.mixed
 		all.whole, all.undone = all.whole+m.whole, all.undone+m.undone
 		for name := range m.files {
-			if err := os.Remove(filepath.Join(p.dir, name)); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, os.Remove(filepath.Join(p.dir, name)))
 		}
 	}
 	t.Logf("%d hunks, %d of them mixed, %d rejected; %d tasks rejected as a whole, %d files as they were", all.hunks, all.mixed, all.rejected, all.undone, all.whole)

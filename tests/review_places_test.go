@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 // TestReviewPlaces rejects together what made a directory of a file, or of the file that
@@ -33,9 +35,7 @@ func TestReviewPlaces(t *testing.T) {
 			if p.read(t, "f/in/it") == "" || p.read(t, "f/other") != "o\n" {
 				t.Error("something was done")
 			}
-			if err := os.Remove(filepath.Join(p.dir, "f/other")); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, os.Remove(filepath.Join(p.dir, "f/other")))
 			k.sync(t)
 			reject().want(t, 200)
 			if got := p.read(t, "f"); got != "text\n" {

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -29,28 +30,18 @@ type terminal struct {
 func (p *project) inTerminal(t *testing.T, args ...string) *terminal {
 	t.Helper()
 	main, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	t.Cleanup(func() { main.Close() })
 	n, err := unix.IoctlGetInt(int(main.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.IoctlSetPointerInt(int(main.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
+	need.NoError(t, unix.IoctlSetPointerInt(int(main.Fd()), unix.TIOCSPTLCK, 0))
 	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer tty.Close()
 	cmd := harness.Command(t, []string{"UMBRA_DATA_DIR=" + p.DataDir, "TERM=xterm", "NO_COLOR="}, args...)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = p.dir, tty, tty, tty
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, cmd.Start())
 	x := &terminal{t: t, cmd: cmd, main: main, got: make(chan []byte, 1024)}
 	go func() {
 		defer close(x.got)

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 // didTo is what a task does to a file.
@@ -56,9 +58,7 @@ func (n *renaming) tree(t *testing.T) (out string) {
 	}
 	for _, e := range list {
 		info, err := e.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		text, at := n.p.read(t, n.dir+"/"+e.Name()), []string{}
 		for i, l := range strings.Split(text, "\n") {
 			if l == "changed" {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -16,18 +17,12 @@ func superproject(t *testing.T) string {
 	dir := t.TempDir()
 	lib, super := filepath.Join(dir, "lib"), filepath.Join(dir, "super")
 	for _, d := range []string{lib, super} {
-		if err := os.Mkdir(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Mkdir(d, 0o755))
 		harness.Git(t, d, "init", "-q", "-b", "main")
 	}
 	for name, text := range map[string]string{lib + "/f": numbered(30), lib + "/in/g": "g\n", super + "/a": "1\n"} {
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		need.NoError(t, os.WriteFile(name, []byte(text), 0o644))
 	}
 	harness.Git(t, lib, "add", ".")
 	harness.Git(t, lib, "commit", "-qm", "the library")

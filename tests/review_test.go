@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 type hunk struct {
@@ -171,18 +173,14 @@ func TestReviewRandom(t *testing.T) {
 			}
 			dir := t.TempDir()
 			before := p.read(t, name)
-			if err := os.WriteFile(filepath.Join(dir, "f"), []byte(before), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, os.WriteFile(filepath.Join(dir, "f"), []byte(before), 0o644))
 			cmd := exec.CommandContext(t.Context(), "git", "apply", "-R", "--unidiff-zero", "-")
 			cmd.Dir, cmd.Stdin = dir, strings.NewReader("--- a/f\n+++ b/f\n"+h.Text)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("round %d: git apply: %v %s\n%s", round, err, out, h.Text)
 			}
 			want, err := os.ReadFile(filepath.Join(dir, "f"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			p.post(t, k.url("/review"), map[string]any{"reject": []string{h.ID}}).want(t, 200)
 			if got := p.read(t, name); got != string(want) {
 				t.Fatalf("round %d\n%s\nbefore\n%s\ngot\n%s\nwant\n%s", round, h.Text, before, got, want)

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -145,9 +146,7 @@ func newSoak(t *testing.T, age time.Duration) *soak {
 	k := &soak{project: p, id: task.str("workspace_id"), gitDir: task.gitDir(), backup: filepath.Join(t.TempDir(), "backup"), began: time.Now(), samples: io.Discard}
 	if name := os.Getenv("UMBRA_SOAK_SAMPLES"); name != "" {
 		f, err := os.Create(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		t.Cleanup(func() { f.Close() })
 		k.samples = f
 	}
@@ -189,9 +188,7 @@ func (k *soak) observe(t *testing.T, d time.Duration) (least held) {
 	k.gate.Lock()
 	defer k.gate.Unlock()
 	for _, args := range [][]string{{"gc", "--now"}, {"backup", k.backup}} {
-		if err := k.verb(t, args...); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, k.verb(t, args...))
 	}
 	least.disk, least.kept = diskOf(t, k.DataDir)
 	least.backup, _ = diskOf(t, k.backup)
@@ -214,31 +211,21 @@ func (k *soak) see(t *testing.T) (h held) {
 	t.Helper()
 	proc := fmt.Sprintf("/proc/%d", k.PID())
 	fds, err := os.ReadDir(proc + "/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	status, err := os.ReadFile(proc + "/status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	res, err := k.Client.Get(k.URL + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer res.Body.Close()
 	metrics, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	number := func(re *regexp.Regexp, text []byte) int64 {
 		m := re.FindSubmatch(text)
 		if m == nil {
 			t.Fatalf("%s is nowhere in %.300s", re, text)
 		}
 		n, err := strconv.ParseFloat(string(m[1]), 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		return int64(n)
 	}
 	h = held{descriptors: int64(len(fds)), resident: number(resident, status) << 10,
@@ -279,8 +266,6 @@ func diskOf(t *testing.T, dir string) (n, kept int64) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return n, kept
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -34,9 +35,7 @@ func zipped(t *testing.T, s string) []byte {
 	if _, err := z.Write([]byte(s)); err != nil {
 		t.Fatal(err)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, z.Close())
 	return b.Bytes()
 }
 

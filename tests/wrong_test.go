@@ -11,6 +11,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -48,9 +49,7 @@ func TestWrongRequests(t *testing.T) {
 		})
 	}
 	doc, err := openapi3.NewLoader().LoadFromData(s.Do("GET", "/openapi.json", nil).Expect(200).Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	sent := 0
 	wrong := func(method, target string, body any, headers ...string) {
 		r := s.Do(method, target, body, headers...)

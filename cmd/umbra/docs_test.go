@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"umbra/config"
+	"umbra/internal/need"
 )
 
 // quote is a piece of a page that is set as code.
@@ -46,9 +47,7 @@ func quotes(t *testing.T) []quote {
 	var out []quote
 	for _, page := range pages {
 		raw, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		fenced, console := false, false
 		lines := strings.Split(string(raw), "\n")
 		for i, line := range lines {
@@ -239,15 +238,11 @@ func routes(t *testing.T) map[string][]string {
 	out := map[string][]string{}
 	for _, file := range append(files, "../../httpapi/openapi.yaml") {
 		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		var doc struct {
 			Paths map[string]map[string]any
 		}
-		if err := yaml.Unmarshal(raw, &doc); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, yaml.Unmarshal(raw, &doc))
 		for path, item := range doc.Paths {
 			out[path] = slices.AppendSeq(out[path], maps.Keys(item))
 		}
@@ -305,9 +300,7 @@ func TestSettingsOfTheDocs(t *testing.T) {
 	variables := config.Variables()
 	sections, n := map[string]bool{}, 0
 	raw, err := os.ReadFile("../../config.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for _, m := range regexp.MustCompile(`(?m)^([a-z]+):$`).FindAllSubmatch(raw, -1) {
 		sections[string(m[1])] = true
 	}
@@ -339,9 +332,7 @@ func TestSettingsOfTheDocs(t *testing.T) {
 // TestMetricsOfTheDocs: each metric of a page is on the dashboard, which has all.
 func TestMetricsOfTheDocs(t *testing.T) {
 	board, err := os.ReadFile("../../docs/grafana.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	tools := []string{"umbra_changes", "umbra_undo"} // of opencode's plugin
 	for _, q := range quotes(t) {
 		for _, name := range metricOf.FindAllString(q.text, -1) {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"umbra/internal/exitcode"
+	"umbra/internal/need"
 )
 
 // each calls f with every command of the program that is not hidden.
@@ -94,9 +95,7 @@ func TestManual(t *testing.T) {
 	}
 	for _, page := range pages {
 		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if bytes.Contains(text, []byte("of\\-the")) || bytes.Contains(text, []byte("of-the-builder")) {
 			t.Errorf("%s names a directory of the builder", filepath.Base(page))
 		}
@@ -107,7 +106,7 @@ func TestManual(t *testing.T) {
 func TestWrongFirstUse(t *testing.T) {
 	for _, x := range []struct{ home, args, want string }{
 		{"/home/of-the-builder", "help udno", `unknown command "udno"; did you mean undo?`},
-		{"/home/of-the-builder", "help task strat", `unknown command "strat"; did you mean start?`},
+		{"/home/of-the-builder", "help task sttart", `unknown command "sttart"; did you mean start?`},
 		{"", "workspaces", "data_dir: HOME is not set, so that there is no default; give --data-dir"},
 	} {
 		t.Setenv("HOME", x.home)

@@ -10,6 +10,7 @@ import (
 	"umbra/gitstore/diff"
 	"umbra/gitstore/diff/difftest"
 	"umbra/gitstore/object"
+	"umbra/internal/need"
 )
 
 // pair is one file's two sides; a side without mode is absent.
@@ -38,9 +39,7 @@ func judge(t *testing.T, opts diff.Options, pairs []pair) []diff.Patch {
 			new[p.new.Path] = p.new
 		}
 		patch, err := diff.Format(p.old, p.new, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if patch.Truncated {
 			t.Errorf("%q: truncated", p.new.Path)
 		}

@@ -9,6 +9,7 @@ import (
 	"umbra/gitstore/diff"
 	"umbra/gitstore/diff/difftest"
 	"umbra/gitstore/object"
+	"umbra/internal/need"
 )
 
 // TestSameTextAsGit compares thousands of patches, byte for byte, with those of
@@ -50,9 +51,7 @@ func TestSameTextAsGit(t *testing.T) {
 			}
 			for name := range old {
 				p, err := diff.Format(old[name], new[name], diff.Options{Context: context})
-				if err != nil {
-					t.Fatal(err)
-				}
+				need.NoError(t, err)
 				if got := string(p.Text); got != want[name] && len(got) > 10_000 {
 					t.Errorf("%s: another text of %d bytes than git's %d; coarse %v", name, len(got), len(want[name]), p.Coarse)
 				} else if got != want[name] {

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
@@ -16,13 +17,9 @@ import (
 func TestStartedFor(t *testing.T) {
 	top := t.TempDir()
 	repo := filepath.Join(top, "repo.git")
-	if err := os.Mkdir(repo, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(repo, 0o700))
 	var st syscall.Stat_t
-	if err := syscall.Stat(repo, &st); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, syscall.Stat(repo, &st))
 	dirs := []vfs.Info{{Dev: uint64(st.Dev), Ino: st.Ino}}
 	for _, c := range []struct {
 		name    string
@@ -47,16 +44,10 @@ func TestStartedFor(t *testing.T) {
 			cmd.Args[0] = c.program
 			cmd.Dir, cmd.Env = c.dir, append([]string{"PATH=" + os.Getenv("PATH")}, c.env)
 			in, err := cmd.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
+			need.NoError(t, cmd.Start())
 			if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 				t.Fatal(err)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
@@ -22,9 +23,7 @@ func TestSalvageAndFinish(t *testing.T) {
 		}
 		return nil
 	}})
-	if err := errors.Join(fs.Mkdir(Dir, 0o700), fs.SyncDir(".")); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, errors.Join(fs.Mkdir(Dir, 0o700), fs.SyncDir(".")))
 	set := &Set{FS: fs, Log: slog.New(slog.DiscardHandler), MaxObject: 1 << 20}
 	set.Skip(6)
 	j, err := set.Rotate(0)
@@ -44,9 +43,7 @@ func TestSalvageAndFinish(t *testing.T) {
 		return nil
 	}
 	for i := range 3 {
-		if err := group(j, fmt.Sprint("text ", i)); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, group(j, fmt.Sprint("text ", i)))
 	}
 	fail = true
 	if group(j, "not accepted") == nil {
@@ -58,9 +55,7 @@ func TestSalvageAndFinish(t *testing.T) {
 		t.Fatal(sound, err)
 	}
 	j.Close()
-	if err := group(sound, "after it"); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, group(sound, "after it"))
 	entries, sum, err := sound.Finish()
 	if err != nil || len(entries) != 4 || sum == ([20]byte{}) {
 		t.Fatal(entries, err)

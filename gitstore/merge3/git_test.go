@@ -9,6 +9,7 @@ import (
 
 	"umbra/gitstore/diff/difftest"
 	"umbra/gitstore/merge3"
+	"umbra/internal/need"
 )
 
 // TestSameAsMergeFile compares with `git merge-file -p`: whether it is clean,
@@ -39,9 +40,7 @@ func sameAsMergeFile(t *testing.T, dir string, seed int) (clean bool) {
 	t.Helper()
 	base, ours, theirs := difftest.Texts(difftest.Seeded(seed))
 	for file, data := range map[string][]byte{"base": base, "ours": ours, "theirs": theirs} {
-		if err := os.WriteFile(filepath.Join(dir, file), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(filepath.Join(dir, file), data, 0o600))
 	}
 	labels := merge3.Labels{Ours: "our side", Base: "old", Theirs: "their side"}
 	args := []string{"merge-file", "-p", "-L", labels.Ours, "-L", labels.Base, "-L", labels.Theirs}
@@ -51,9 +50,7 @@ func sameAsMergeFile(t *testing.T, dir string, seed int) (clean bool) {
 	}
 	want, conflicts := difftest.Git(t, dir, nil, append(args, "ours", "base", "theirs")...)
 	r, err := merge3.Merge(base, ours, theirs, merge3.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if style == merge3.Diff3 && r.Clean && conflicts > 0 {
 		return true // see the package comment
 	}

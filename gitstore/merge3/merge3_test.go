@@ -11,6 +11,7 @@ import (
 
 	"umbra/gitstore/diff"
 	"umbra/gitstore/merge3"
+	"umbra/internal/need"
 )
 
 func TestMerge(t *testing.T) {
@@ -42,9 +43,7 @@ func TestMerge(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			r, err := merge3.Merge([]byte(c.base), []byte(c.ours), []byte(c.theirs), merge3.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			got := r.Render(merge3.Labels{Ours: "o", Theirs: "t"}, merge3.TwoSided)
 			if string(got) != c.want || r.Clean != (c.conflicts == 0) || len(r.Conflicts) != c.conflicts {
 				t.Errorf("clean %v, %v\n%q\nwant\n%q", r.Clean, r.Conflicts, got, c.want)

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"umbra/gitstore/object"
+	"umbra/internal/need"
 )
 
 const hash = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -64,9 +65,7 @@ Seq: 2
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
 	p, err := Parse(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	m.Subject, m.Summary = "Add types\n\nbecause\n\nof this", "rename a -> b"
 	if !reflect.DeepEqual(*p, m) {
 		t.Errorf("got %+v\nwant %+v", *p, m)
@@ -123,9 +122,7 @@ func TestCondensed(t *testing.T) {
 		Entry{Operation: Rmdir, Path: "d/"})
 	m.Entries[7].Reverts = []EntryRef{{Task: "t", ID: 2}, {Task: "t", ID: 3}}
 	p, err := Parse(m.Encode())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if !p.Condensed || p.Files != MaxListed+3 || !reflect.DeepEqual(p.Entries, m.Entries[MaxListed:]) ||
 		!reflect.DeepEqual(p.RevertsEntries, m.Entries[7].Reverts) {
 		t.Errorf("got %+v", p)
@@ -148,9 +145,7 @@ func TestParseForeign(t *testing.T) {
 func TestParseTolerates(t *testing.T) {
 	m, err := Parse("modify a\n\nOperation: modify\nPath:   a \nNew-Thing: x\n  folded\nSource: api\nSeq: 1\n" +
 		"(cherry picked from commit 1)\nSigned-off-by: A <b>\n\n\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if len(m.Entries) != 1 || m.Entries[0].Path != "a" || m.Seq != 1 ||
 		!reflect.DeepEqual(m.Extra, []Trailer{{"New-Thing", "x folded"}, {"Signed-off-by", "A <b>"}}) {
 		t.Errorf("got %+v", m)

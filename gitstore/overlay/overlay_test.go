@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"umbra/gitstore/object"
+	"umbra/internal/need"
 	"umbra/internal/wspath"
 )
 
@@ -63,9 +64,7 @@ func TestRandomEdits(t *testing.T) {
 	}
 	for round := range 500 {
 		o, err := New(read, root)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		for range rnd.IntN(6) {
 			p, to := path(), path()
 			switch rnd.IntN(4) {
@@ -103,9 +102,7 @@ func TestRandomEdits(t *testing.T) {
 			trees[tree.ID()] = tree
 			return tree.ID(), nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		got := map[string]object.ID{}
 		flat(root, "", got)
 		if !maps.Equal(got, files) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"umbra/internal/need"
 )
 
 // TestPaceTakesAFifth: for each slice of work four as long of rest.
@@ -17,9 +19,7 @@ func TestPaceTakesAFifth(t *testing.T) {
 		return nil
 	}}
 	for i := range 10_000 {
-		if err := p.Step(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, p.Step(t.Context()))
 		d := time.Duration(i%7) * time.Millisecond
 		if i%1000 == 0 {
 			d = 3 * time.Second // a sync of much

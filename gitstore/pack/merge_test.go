@@ -304,9 +304,7 @@ func TestMergeCompresses(t *testing.T) {
 	}
 	all := []thing{blob(text(r, 2000)), blob(text(r, 9000)), blob(noise), blob([]byte("short"))}
 	src, err := pack.Create(create(t, fsys, "pack-s.pack"), pack.WriterOptions{Level: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for _, o := range all {
 		if _, err := src.Add(o.kind, o.data); err != nil {
 			t.Fatal(err)

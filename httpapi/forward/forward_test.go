@@ -18,6 +18,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"umbra/internal/errs"
+	"umbra/internal/need"
 )
 
 func (a answer) json(t *testing.T) map[string]any {
@@ -110,13 +111,9 @@ func TestForged(t *testing.T) {
 	send := func() answer {
 		req, _ := http.NewRequest("GET", n2.address+"/w/a", http.NoBody)
 		req.Host = r.Host
-		if err := sign(n2.Key(), req, "/w/a", c); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, sign(n2.Key(), req, "/w/a", c))
 		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		resp.Body.Close()
 		return answer{status: resp.StatusCode, h: resp.Header}
 	}
@@ -137,12 +134,8 @@ func TestHandover(t *testing.T) {
 	w.set("a", "n2", "one")
 	n1, n2 := w.nodes[0], w.nodes[1]
 	owner, err := n1.Owner(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := n1.f.Handover(t.Context(), owner, "a"); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
+	need.NoError(t, n1.f.Handover(t.Context(), owner, "a"))
 	if a := n1.ask("GET", "/w/a", "").want(t, 200, ""); a.json(t)["by"] != "n1" {
 		t.Error(a.body)
 	}
@@ -480,9 +473,7 @@ func TestEvents(t *testing.T) {
 		req.Header.Set("Authorization", "Bearer secret")
 		req.Header.Set("Last-Event-ID", fmt.Sprint(after))
 		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		defer resp.Body.Close()
 		lines := bufio.NewScanner(resp.Body)
 		for lines.Scan() {
@@ -593,9 +584,7 @@ func TestEventsOfANodeThatStops(t *testing.T) {
 		req, _ := http.NewRequestWithContext(t.Context(), "GET", n.address+"/w/a/stream", nil)
 		req.Header.Set("Authorization", "Bearer secret")
 		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		lines, tail := bufio.NewScanner(resp.Body), ""
 		for lines.Scan() {
 			if lines.Text() != "" {

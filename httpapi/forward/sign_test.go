@@ -5,14 +5,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 func TestSignature(t *testing.T) {
 	key := []byte("cluster's key")
 	r := httptest.NewRequest("PUT", "http://h/a%2Fb?q=1", nil)
-	if err := sign(key, r, r.RequestURI, claims{Node: "n1", Sender: "s", Number: 7, Token: "t"}); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, sign(key, r, r.RequestURI, claims{Node: "n1", Sender: "s", Number: 7, Token: "t"}))
 	signed := r.Header.Get(signature)
 	if c, ok := verify(key, r); !ok || c.Node != "n1" || c.Token != "t" || r.Header.Get(signature) != "" {
 		t.Errorf("%+v %v", c, ok)

@@ -38,22 +38,16 @@ func TestPlain(t *testing.T) {
 		t.Errorf("of a fork: %v", err)
 	}
 	s, err := plainSession(filepath.Join(dir, "one/repo.git"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	refs, err := s.AdvertisedReferencesContext(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if refs.References["refs/heads/main"] != tip || refs.Head == nil || *refs.Head != tip {
 		t.Errorf("advertised: %v, %v", refs.References, refs.Head)
 	}
 	req := packp.NewUploadPackRequest()
 	req.Wants = []plumbing.Hash{tip}
 	res, err := s.UploadPack(t.Context(), req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	var answer bytes.Buffer
 	if err := res.Encode(&answer); err != nil || !bytes.Contains(answer.Bytes(), []byte("PACK")) {
 		t.Errorf("%q, %v", answer.Bytes(), err)

@@ -13,6 +13,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"go.yaml.in/yaml/v3"
 
+	"umbra/internal/need"
 	"umbra/internal/telemetry"
 	"umbra/internal/workspace"
 	"umbra/watcher"
@@ -45,18 +46,14 @@ func full(t *testing.T) *Dialect {
 	s.Sandboxes[0].Begin()
 	s.Sandboxes[0].End(time.Second, true, nil)
 	d, err := New(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return d
 }
 
 func families(t *testing.T, d *Dialect) map[string]*dto.MetricFamily {
 	t.Helper()
 	list, err := d.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	out := map[string]*dto.MetricFamily{}
 	for _, f := range list {
 		out[f.GetName()] = f
@@ -114,13 +111,9 @@ func TestWhatIsTold(t *testing.T) {
 // The names keep Prometheus' own rules.
 func TestNames(t *testing.T) {
 	list, err := full(t).registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	problems, err := promlint.NewWithMetricFamilies(list).Lint()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for _, p := range problems {
 		if strings.HasPrefix(p.Metric, "umbra_") {
 			t.Errorf("%s: %s", p.Metric, p.Text)
@@ -131,9 +124,7 @@ func TestNames(t *testing.T) {
 // A missing source has no metrics, and hides none.
 func TestMissingSources(t *testing.T) {
 	d, err := New(Sources{Requests: telemetry.NewRequests(), Room: func() (int64, int64, error) { return 0, 0, errors.New("no") }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	all := families(t, d)
 	if all["umbra_data_free_bytes"] != nil || all["umbra_commits_total"] == nil || all["go_goroutines"] == nil {
 		t.Error("a metric without a source is exported, or one is hidden")
@@ -165,9 +156,7 @@ func known(t *testing.T, all map[string]*dto.MetricFamily, where, expr string) (
 // The dashboard names only what there is, and everything that there is.
 func TestDashboard(t *testing.T) {
 	raw, err := os.ReadFile("../../docs/grafana.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	var board struct {
 		Panels []struct {
 			ID      int
@@ -175,9 +164,7 @@ func TestDashboard(t *testing.T) {
 			Targets []struct{ Expr string }
 		}
 	}
-	if err := json.Unmarshal(raw, &board); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, json.Unmarshal(raw, &board))
 	all, ids := families(t, full(t)), map[int]bool{}
 	found := 0
 	for _, p := range board.Panels {
@@ -202,13 +189,9 @@ func TestDashboard(t *testing.T) {
 // The alerts name only what there is, and OPERATIONS says what to do at each.
 func TestAlerts(t *testing.T) {
 	raw, err := os.ReadFile("../../docs/alerts.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	manual, err := os.ReadFile("../../docs/OPERATIONS.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	var rules struct {
 		Groups []struct {
 			Rules []struct {
@@ -217,9 +200,7 @@ func TestAlerts(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.Unmarshal(raw, &rules); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, yaml.Unmarshal(raw, &rules))
 	all, n := families(t, full(t)), 0
 	for _, g := range rules.Groups {
 		for _, r := range g.Rules {

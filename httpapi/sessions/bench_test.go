@@ -18,6 +18,7 @@ import (
 
 	"umbra/httpapi"
 	"umbra/httpapi/sessions"
+	"umbra/internal/need"
 	"umbra/internal/session"
 	"umbra/internal/state"
 	"umbra/internal/task"
@@ -30,9 +31,7 @@ func server(t testing.TB) *httptest.Server {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 	}
 	ctx, data := context.Background(), t.TempDir()
 	db, err := state.Open(filepath.Join(data, "state.db"))
@@ -64,13 +63,9 @@ func server(t testing.TB) *httptest.Server {
 func openSession(t testing.TB, srv *httptest.Server, dir string) string {
 	t.Helper()
 	body, err := json.Marshal(map[string]string{"workspaceRoot": dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	res, err := srv.Client().Post(srv.URL+"/api/sessions", "application/json", bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer res.Body.Close()
 	var o struct{ SessionID string }
 	if err := json.NewDecoder(res.Body).Decode(&o); err != nil || res.StatusCode != http.StatusCreated {
@@ -82,9 +77,7 @@ func openSession(t testing.TB, srv *httptest.Server, dir string) string {
 func fetch(t testing.TB, c *http.Client, url string) []byte {
 	t.Helper()
 	res, err := c.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer res.Body.Close()
 	data, err := io.ReadAll(res.Body)
 	if err != nil || res.StatusCode != http.StatusOK {

@@ -8,18 +8,15 @@ import (
 	"umbra/gitstore"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
 func TestBlobContentSeeks(t *testing.T) {
 	files, err := vfs.OS(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	st, err := gitstore.Open(t.Context(), gitstore.Options{FS: files, Foreground: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer st.Close(t.Context())
 	data := []byte(strings.Repeat("0123456789abcdef", inlineBlob/8))
 	blob := st.NewBlob(data)

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"umbra/internal/need"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -88,18 +90,14 @@ func TestSpans(t *testing.T) {
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=test")
 	c := newCollector(t)
 	tracer, err := New(t.Context(), Options{Endpoint: c.URL, Version: "v1", Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	r := httptest.NewRequest("PUT", "/tasks/t/content", nil)
 	r.Header.Set("Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	ctx, end := tracer.Request(r, "PUT", "/tasks/{id}/content", "req")
 	tracer.Step(ctx, "commit", time.Now().Add(-time.Second), "umbra.commit", "abc")
 	end(507, "insufficient_storage")
 	tracer.Step(context.Background(), "no span", time.Now())
-	if err := tracer.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, tracer.Close(t.Context()))
 	all := c.spans()
 	req, step := all["PUT /tasks/{id}/content"], all["commit"]
 	if req.TraceID != "0af7651916cd43dd8448eb211c80319c" || req.ParentID != "b7ad6b7169203331" || req.Kind != 2 || req.Status == nil || req.Status.Code != 2 {
@@ -130,9 +128,7 @@ func TestCollectorsThatFail(t *testing.T) {
 	log := &strings.Builder{}
 	one := func(endpoint string) {
 		tracer, err := New(t.Context(), Options{Endpoint: endpoint, Log: slog.New(slog.NewTextHandler(log, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		_, end := tracer.Request(httptest.NewRequest("GET", "/", nil), "GET", "/", "r")
 		end(200, "")
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -16,6 +16,7 @@ import (
 	"umbra/httpapi/sessions"
 	"umbra/httpapi/tasks"
 	"umbra/httpapi/workspaces"
+	"umbra/internal/need"
 )
 
 type noAnswers struct{ httpapi.AnswerStore }
@@ -25,9 +26,7 @@ type noAnswers struct{ httpapi.AnswerStore }
 func TestDocument(t *testing.T) {
 	s, err := httpapi.New(httpapi.Options{Version: "test", Log: slog.New(slog.DiscardHandler), MaxJSON: 1 << 20, Answers: noAnswers{}},
 		tasks.New(nil, nil, tasks.Limits{}), files.New(nil, nil, 0), sessions.New(nil, nil, nil, sessions.Limits{}), workspaces.New(nil, nil, nil, nil), code.New(code.Options{}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	rec := httptest.NewRecorder()
 	req := httptest.NewRequest("GET", "http://127.0.0.1/openapi.json", nil)
 	s.ServeHTTP(rec, req)
@@ -35,18 +34,14 @@ func TestDocument(t *testing.T) {
 		t.Fatalf("status %d: %s", rec.Code, rec.Body)
 	}
 	doc, err := openapi3.NewLoader().LoadFromData(rec.Body.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if err := doc.Validate(context.Background()); err != nil {
 		t.Error(err)
 	}
 	var raw struct {
 		Paths map[string]map[string]json.RawMessage `json:"paths"`
 	}
-	if err := json.Unmarshal(rec.Body.Bytes(), &raw); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, json.Unmarshal(rec.Body.Bytes(), &raw))
 	for _, rt := range s.Routes() {
 		method, pattern, _ := strings.Cut(rt, " ")
 		pattern = strings.ReplaceAll(pattern, "...}", "}")

@@ -10,19 +10,16 @@ import (
 	"time"
 
 	"umbra/internal/errs"
+	"umbra/internal/need"
 	"umbra/internal/state"
 )
 
 func openBook(t *testing.T, path string, fixed ...Token) (*Book, *state.DB) {
 	t.Helper()
 	db, err := state.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	b, err := Open(fixed, db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return b, db
 }
 
@@ -67,9 +64,7 @@ func TestBookOutlivesTheProgram(t *testing.T) {
 		t.Error(err)
 	}
 	for _, name := range []string{"ci", "other"} {
-		if err := b.Remove(name); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, b.Remove(name))
 	}
 	if b.Find(sumOf(secret)) != nil || b.Holds(found, now) || !b.On() || len(b.List()) != 0 {
 		t.Error("a removed token lets in")
@@ -101,9 +96,7 @@ func TestBookWithSettings(t *testing.T) {
 	b, db := openBook(t, path)
 	now := time.Now()
 	_, secret, err := b.Add(Token{Name: "ci", Scope: Write}, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	db.Close()
 	b, db = openBook(t, path, Token{Name: "ci", SHA256: sumOf("x")}, Token{Name: "b", SHA256: sumOf("y")})
 	defer db.Close()
@@ -147,9 +140,7 @@ func TestBookIsReadBesideChanges(t *testing.T) {
 	b, db := openBook(t, filepath.Join(t.TempDir(), "state.db"))
 	defer db.Close()
 	_, secret, err := b.Add(Token{Name: "stays"}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	sum, stop := sumOf(secret), make(chan struct{})
 	var readers sync.WaitGroup
 	for range 4 {
@@ -181,15 +172,9 @@ func TestBookIsReadBesideChanges(t *testing.T) {
 
 func TestCanonical(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(dir, "real"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("real", filepath.Join(dir, "link")); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
+	need.NoError(t, os.Mkdir(filepath.Join(dir, "real"), 0o755))
+	need.NoError(t, os.Symlink("real", filepath.Join(dir, "link")))
 	for in, want := range map[string]string{"/link": "/real", "/link/not/yet": "/real/not/yet", "/real/../link/": "/real", "/none": "/none"} {
 		if got := Canonical(dir + in); got != dir+want {
 			t.Errorf("%s: %s", in, got)
@@ -202,24 +187,16 @@ func TestCanonical(t *testing.T) {
 func TestBooksShareADatabase(t *testing.T) {
 	db := state.NewShared()
 	one, err := Open(nil, db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	two, err := Open(nil, db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	reload := func(b *Book) {
 		t.Helper()
-		if err := b.Reload(); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, b.Reload())
 	}
 	now := time.Now()
 	_, first, err := one.Add(Token{Name: "first"}, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	changed := two.Changed()
 	reload(two)
 	select {
@@ -238,9 +215,7 @@ func TestBooksShareADatabase(t *testing.T) {
 	default:
 	}
 	_, second, err := two.Add(Token{Name: "second"}, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if _, _, err := one.Add(Token{Name: "second"}, now); errs.CodeOf(err) != "token_exists" {
 		t.Errorf("a name that another server has given: %v", err)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/tailscale/hujson"
+
+	"umbra/internal/need"
 )
 
 func newEnv(t *testing.T) (*Env, *Store) {
@@ -17,9 +19,7 @@ func newEnv(t *testing.T) (*Env, *Store) {
 	home := t.TempDir()
 	e := &Env{Home: home, Project: filepath.Join(home, "project"), ConfigHome: filepath.Join(home, ".config"), CodexHome: filepath.Join(home, ".codex"),
 		Program: "umbra", LookPath: func(string) (string, error) { return "", errors.New("not found") }}
-	if err := os.MkdirAll(e.Project, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.MkdirAll(e.Project, 0o755))
 	return e, &Store{Path: filepath.Join(home, "data", "agents.json")}
 }
 
@@ -43,9 +43,7 @@ func tree(t *testing.T, root string) map[string]string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return out
 }
 
@@ -54,12 +52,8 @@ func wire(t *testing.T, e *Env, s *Store, remove bool) []Change {
 	var all []Change
 	for _, name := range Names() {
 		list, err := e.Plan(s, name, remove)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := e.Apply(s, list, remove); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
+		need.NoError(t, e.Apply(s, list, remove))
 		all = append(all, list...)
 	}
 	return all
@@ -94,12 +88,8 @@ const settings = `{
 
 func put(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o640); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	need.NoError(t, os.WriteFile(path, []byte(text), 0o640))
 }
 
 func TestWireAndRemove(t *testing.T) {
@@ -117,9 +107,7 @@ func TestWireAndRemove(t *testing.T) {
 				put(t, filepath.Join(e.ConfigHome, "opencode", "opencode.jsonc"), "{ // c\n}\n")
 				// A link to a file elsewhere.
 				put(t, filepath.Join(e.Home, "dotfiles", "claude.json"), `{"x": 1}`)
-				if err := os.Symlink("dotfiles/claude.json", filepath.Join(e.Home, ".claude.json")); err != nil {
-					t.Fatal(err)
-				}
+				need.NoError(t, os.Symlink("dotfiles/claude.json", filepath.Join(e.Home, ".claude.json")))
 			},
 		} {
 			e, s := newEnv(t)
@@ -174,9 +162,7 @@ func TestMergedText(t *testing.T) {
 	path := filepath.Join(e.Home, ".claude", "settings.json")
 	put(t, path, settings)
 	list, err := e.Plan(s, "claude-code", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	got := string(list[0].After)
 	// Each line of before is there, in order.
 	rest := got
@@ -191,9 +177,7 @@ func TestMergedText(t *testing.T) {
 		t.Errorf("not indented as the file is:\n%s", got)
 	}
 	v, err := hujson.Standardize([]byte(got))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	var all struct {
 		Hooks map[string][]group
 	}
@@ -211,9 +195,7 @@ func TestRemoveAfterOthers(t *testing.T) {
 	wire(t, e, s, false)
 	for path, edit := range map[string][2]string{claude: {`{"a": 1`, `{"a": 2`}, codex: {"a = 1", "a = 2"}} {
 		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		put(t, path, strings.Replace(string(raw), edit[0], edit[1], 1))
 	}
 	again := e.Program
@@ -229,9 +211,7 @@ func TestRemoveAfterOthers(t *testing.T) {
 	}
 	// Without a record, too.
 	wire(t, e, s, false)
-	if err := os.Remove(s.Path); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Remove(s.Path))
 	wire(t, e, s, true)
 	for _, name := range Names() {
 		if e.Wired(name) {
@@ -316,9 +296,7 @@ func FuzzMerge(f *testing.F) {
 func values(t *testing.T, text []byte) string {
 	t.Helper()
 	d, err := parseDocument(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	var all map[string]any
 	if err := json.Unmarshal([]byte(plainJSON(d.root)), &all); err != nil {
 		return ""
@@ -335,9 +313,7 @@ func values(t *testing.T, text []byte) string {
 		}
 	}
 	raw, err := json.Marshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return string(raw)
 }
 

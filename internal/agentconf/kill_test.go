@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 // killed is what a process that is killed leaves: the panic ends Apply where the kill
@@ -34,12 +36,8 @@ func wireKilled(t *testing.T, e *Env, path string, names []string, remove bool, 
 	}()
 	for _, name := range names {
 		list, err := e.Plan(s, name, remove)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := e.Apply(s, list, remove); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
+		need.NoError(t, e.Apply(s, list, remove))
 		for _, c := range list {
 			if c.Failed {
 				t.Fatalf("%+v", c)
@@ -57,9 +55,7 @@ func TestKilledAtEachStep(t *testing.T) {
 	prepare := func(e *Env) {
 		put(t, filepath.Join(e.Home, ".claude", "settings.json"), settings)
 		put(t, filepath.Join(e.Home, "dotfiles", "claude.json"), `{"x": 1}`)
-		if err := os.Symlink("dotfiles/claude.json", filepath.Join(e.Home, ".claude.json")); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Symlink("dotfiles/claude.json", filepath.Join(e.Home, ".claude.json")))
 	}
 	whole, wholeStore := newEnv(t)
 	prepare(whole)
@@ -187,9 +183,7 @@ func TestChangedMeanwhile(t *testing.T) {
 		path := filepath.Join(e.Home, ".claude", "settings.json")
 		put(t, path, settings)
 		list, err := e.Plan(s, "claude-code", false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		const agents = `{"written": "by the agent"}`
 		steps := n
 		s.before = func() {
@@ -197,9 +191,7 @@ func TestChangedMeanwhile(t *testing.T) {
 				put(t, path, agents)
 			}
 		}
-		if err := e.Apply(s, list[:1], false); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, e.Apply(s, list[:1], false))
 		raw, err := os.ReadFile(path)
 		if err != nil || steps < 0 && list[0].Failed && string(raw) != agents {
 			t.Errorf("%d: %s, %v", n, raw, err)
@@ -231,9 +223,7 @@ func TestKilledAfterAStrayWrite(t *testing.T) {
 				put(t, path, settings)
 			}
 			list, err := e.Plan(s, "claude-code", remove)
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			const agents = `{"written": "by the agent"}`
 			steps, wrote := n, 8
 			if remove {
@@ -267,9 +257,7 @@ func TestReadOnlyFiles(t *testing.T) {
 	e, s := newEnv(t)
 	path := filepath.Join(e.Home, ".claude", "settings.json")
 	put(t, path, settings)
-	if err := os.Chmod(path, 0o444); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Chmod(path, 0o444))
 	list := wire(t, e, s, false)
 	if list[0].Action != "left" || list[0].Reason != "it is read-only" || !list[0].Failed {
 		t.Errorf("%+v", list[0])

@@ -11,6 +11,7 @@ import (
 
 	"umbra/gitstore"
 	"umbra/internal/errs"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
@@ -127,9 +128,7 @@ func TestFirstBackupKilled(t *testing.T) {
 		}
 		clones(t, at, n, func(t *testing.T, clone *vfs.Mem) {
 			rep, err := r.backup(clone)
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			if got := restored(t, clone); got != r.moment() {
 				t.Fatalf("restored %+v, want %+v", got, r.moment())
 			}

@@ -14,6 +14,7 @@ import (
 	"umbra/gitstore"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 	"umbra/internal/wspath"
 )
@@ -131,9 +132,7 @@ func look(t *testing.T, data *vfs.Mem) moment {
 	t.Helper()
 	read := func(name string) string {
 		text, err := vfs.ReadFile(data, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		return string(text)
 	}
 	m := moment{records: read("state.db"), scratch: read("tasks/t/scratch/f")}
@@ -148,14 +147,10 @@ func look(t *testing.T, data *vfs.Mem) moment {
 		t.Errorf("%v %v", list, err)
 	}
 	sub, err := data.Sub("workspaces/w")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	ctx := context.Background()
 	s, err := gitstore.Open(ctx, gitstore.Options{FS: sub, Foreground: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer s.Close(ctx)
 	if rec := s.Recovery(); len(rec.Torn) > 0 || rec.Foreign > 0 {
 		t.Errorf("the start had to put right: %+v", rec)

@@ -61,9 +61,7 @@ func TestLargeHistory(t *testing.T) {
 		wg.Go(do)
 	}
 	wg.Wait()
-	if err := st.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, st.Publish(t.Context()))
 	if err := st.Maintain(t.Context()); err != nil { // or it is done while the time is measured
 		t.Fatal(err)
 	}
@@ -74,9 +72,7 @@ func TestLargeHistory(t *testing.T) {
 	ask := func() time.Duration {
 		began := time.Now()
 		a, err := s.Lines(t.Context(), w, blame.Request{Path: "src/hot.txt", At: w.Store().Tip().Commit, Limit: 1000})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if len(a.Ranges) != 1000 {
 			t.Fatalf("%d ranges", len(a.Ranges))
 		}
@@ -124,8 +120,6 @@ func TestLargeHistory(t *testing.T) {
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -32,21 +32,15 @@ func write(p, data string) workspace.Op {
 func porcelain(t *testing.T, s *blame.Cache, w *workspace.Workspace, p string, whitespace bool, from, to int) string {
 	t.Helper()
 	a, err := s.Lines(t.Context(), w, blame.Request{Path: wspath.Path(p), At: w.Store().Tip().Commit, Whitespace: whitespace})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	var out bytes.Buffer
-	if err := a.Porcelain(t.Context(), w, &out, from, to); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, a.Porcelain(t.Context(), w, &out, from, to))
 	return out.String()
 }
 
 func gitBlame(t *testing.T, w *workspace.Workspace, p string, more ...string) string {
 	t.Helper()
-	if err := w.Store().Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, w.Store().Publish(t.Context()))
 	cmd := exec.Command("git", append(append([]string{"--git-dir", w.GitDir(), "blame", "--porcelain"}, more...), "refs/heads/shadow", "--", p)...)
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_SYSTEM="+os.DevNull)
 	out, err := cmd.Output()

@@ -8,6 +8,7 @@ import (
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/internal/need"
 	"umbra/internal/workspace"
 	"umbra/internal/workspaces"
 	"umbra/internal/workspaces/recordstest"
@@ -25,12 +26,8 @@ func newKit(t *testing.T) *kit {
 	t.Helper()
 	top := t.TempDir()
 	k := &kit{t: t, root: filepath.Join(top, "ws"), shut: func() {}, o: workspaces.Options{DataDir: filepath.Join(top, "data"), Records: &recordstest.Records{}}}
-	if err := os.Mkdir(k.root, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(k.root, "base"), []byte("1\n2\n3\n4\n5\n6\n7\n8\n9\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(k.root, 0o777))
+	need.NoError(t, os.WriteFile(filepath.Join(k.root, "base"), []byte("1\n2\n3\n4\n5\n6\n7\n8\n9\n"), 0o666))
 	t.Cleanup(func() { k.shut() })
 	return k
 }

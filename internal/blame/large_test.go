@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"umbra/internal/blame"
+	"umbra/internal/need"
 )
 
 // peak runs fn and returns the most memory that was live at a garbage collection.
@@ -53,9 +54,7 @@ func TestMillionLines(t *testing.T) {
 	}
 	ranges := func(s *blame.Cache) int {
 		a, err := s.Lines(t.Context(), w, blame.Request{Path: "large.txt", At: w.Store().Tip().Commit})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		return len(a.Ranges)
 	}
 	var used []uint64

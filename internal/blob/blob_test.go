@@ -8,6 +8,7 @@ import (
 
 	"umbra/internal/blob"
 	"umbra/internal/blob/blobtest"
+	"umbra/internal/need"
 	"umbra/internal/telemetry"
 )
 
@@ -17,9 +18,7 @@ var quick = blob.Tuning{Backoff: time.Millisecond, Answer: 5 * time.Second, Part
 func openS3(t *testing.T, l blob.Location, tune blob.Tuning) *blob.S3 {
 	t.Helper()
 	s, err := blob.OpenS3(context.Background(), l, tune)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return s
 }
 

@@ -10,6 +10,7 @@ import (
 	"umbra/internal/blob"
 	"umbra/internal/blob/blobtest"
 	"umbra/internal/errs"
+	"umbra/internal/need"
 )
 
 const (
@@ -40,9 +41,7 @@ func TestCheck(t *testing.T) {
 		t.Error(keys)
 	}
 	for _, create := range []bool{true, true, false} {
-		if err := check(one, create); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, check(one, create))
 	}
 	if keys := server.Keys(); len(keys) != 1 {
 		t.Error(keys) // the probes are deleted

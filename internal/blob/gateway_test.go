@@ -27,14 +27,10 @@ func TestGateway(t *testing.T) {
 	}
 	blobtest.Env(t, blobtest.AccessKey, blobtest.SecretKey)
 	address, dir := freeAddress(t), t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, blobtest.Bucket), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(filepath.Join(dir, blobtest.Bucket), 0o755))
 	ctx, stop := context.WithCancel(context.Background())
 	server := exec.CommandContext(ctx, program, "--port", address, "--access", blobtest.AccessKey, "--secret", blobtest.SecretKey, "--quiet", "posix", dir)
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, server.Start())
 	t.Cleanup(func() {
 		stop()
 		_ = server.Wait()
@@ -68,9 +64,7 @@ func TestGateway(t *testing.T) {
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }

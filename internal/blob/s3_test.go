@@ -14,6 +14,7 @@ import (
 
 	"umbra/internal/blob"
 	"umbra/internal/blob/blobtest"
+	"umbra/internal/need"
 )
 
 // faulty starts a server with the object "a" and returns a store on it.
@@ -160,9 +161,7 @@ func TestCutBodies(t *testing.T) {
 	server, s := faulty(t, data)
 	server.Fail(blobtest.Faults{Cut: 10})
 	r, _, err := s.Get(context.Background(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	got, err := io.ReadAll(r)
 	kind(t, err, blob.Unreachable)
 	if len(got) != 30 || !bytes.Equal(got, data[:30]) {
@@ -177,9 +176,7 @@ func TestReplacedWhileRead(t *testing.T) {
 	server, s := faulty(t, bytes.Repeat([]byte("a"), 1000))
 	server.Fail(blobtest.Faults{Cut: 100, Times: 1})
 	r, _, err := s.Get(context.Background(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer r.Close()
 	blobtest.Put(t, s, "a", bytes.Repeat([]byte("b"), 1000))
 	got, err := io.ReadAll(r)
@@ -222,9 +219,7 @@ func TestSlow(t *testing.T) {
 func TestNobodyListens(t *testing.T) {
 	blobtest.Env(t, blobtest.AccessKey, blobtest.SecretKey)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	l.Close()
 	for _, err := range all(openS3(t, blob.Location{Bucket: "packs", Endpoint: "http://" + l.Addr().String(), PathStyle: true}, quick)) {
 		kind(t, err, blob.Unreachable)

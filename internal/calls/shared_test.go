@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/internal/state"
 )
 
@@ -13,24 +14,18 @@ func TestSharedCalls(t *testing.T) {
 	db := state.NewShared()
 	server := func() *Service {
 		k, err := openKeeper(db, nil, "", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		return &Service{o: Options{Now: time.Now}, keep: k, books: map[string]*book{}, open: map[string]*live{}}
 	}
 	one, two := server(), server()
 	a := Record{ID: "a", Workspace: "w", Task: "t", Status: Open, Begun: time.Now(), Touched: time.Now(), TTL: time.Hour}
 	b := Record{ID: "b", Workspace: "v", Task: "t", Status: Open, Begun: time.Now(), Touched: time.Now(), TTL: time.Hour}
 	seen := sightingAt(time.Now())
-	if err := one.keep.put(line{Call: &a}, line{Call: &b}, line{Key: "k", Session: &session{Task: "t", Through: 7}}, line{Seen: "w", At: &seen}); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, one.keep.put(line{Call: &a}, line{Call: &b}, line{Key: "k", Session: &session{Task: "t", Through: 7}}, line{Seen: "w", At: &seen}))
 	if s, err := two.keep.session("k"); err != nil || s.Through != 7 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if err := two.takeUp("w"); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, two.takeUp("w"))
 	if n := two.OpenOf("t"); n != 1 || two.open["a"] == nil || two.book("w").find("a") == nil || !two.book("w").Called() {
 		t.Errorf("%d calls are open at the owner", n)
 	}
@@ -45,9 +40,7 @@ func TestSharedCalls(t *testing.T) {
 		t.Errorf("%d calls are open at a server that is not the owner any more", n)
 	}
 	a.Status, a.Ended = OK, time.Now()
-	if err := one.keep.put(line{Call: &a}); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, one.keep.put(line{Call: &a}))
 	if err := two.takeUp("w"); err != nil || two.OpenOf("t") != 0 {
 		t.Errorf("a call that has ended is open: %v", err)
 	}

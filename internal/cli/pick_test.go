@@ -4,16 +4,14 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 func TestPathIn(t *testing.T) {
 	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Join(root, "sub", "deep"), 0o777); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
+	need.NoError(t, os.MkdirAll(filepath.Join(root, "sub", "deep"), 0o777))
 	w := Place{ID: "w", Root: root}
 	for _, c := range []struct{ dir, arg, want string }{
 		{root, "a.txt", "a.txt"},

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"umbra/internal/client"
+	"umbra/internal/need"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -34,9 +35,7 @@ func serve(t *testing.T, h http.HandlerFunc, o client.Options) *client.Client {
 func open(t *testing.T, o client.Options) *client.Client {
 	t.Helper()
 	c, err := client.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -66,9 +65,7 @@ func TestRequest(t *testing.T) {
 	c := serve(t, h, client.Options{Token: "secret", Actor: "me"})
 	_, err := c.JSON(context.Background(), client.Request{Method: "POST", Path: client.Path("tasks", "a/b c"), Query: url.Values{"path": {"x\xff"}},
 		Body: map[string]any{"a": 1}, Subtask: "s"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if got.RequestURI != "/tasks/a%2Fb%20c?path=x%FF" || body != `{"a":1}` {
 		t.Error(got.RequestURI, body)
 	}
@@ -89,9 +86,7 @@ func TestOwn(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { host = r.Host; io.WriteString(w, "{}") }))
 	defer s.Close()
 	_, port, err := net.SplitHostPort(s.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for _, address := range []string{"http://127.0.0.1:" + port, "http://0.0.0.0:" + port} {
 		c := open(t, client.Options{Address: address, Own: true})
 		if _, err := c.JSON(context.Background(), client.Request{Path: "/"}, nil); err != nil || host != "localhost:"+port {
@@ -168,9 +163,7 @@ func TestPages(t *testing.T) {
 	var got []int
 	q := url.Values{"k": {"v"}}
 	for item, err := range client.Pages[int](context.Background(), c, "/xs", "xs", q, 2) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		got = append(got, item.Value)
 	}
 	if len(got) != 3 || got[2] != 3 || len(asked) != 3 || asked[1] != "after=b&k=v&limit=2" || len(q) != 1 {
@@ -206,9 +199,7 @@ func TestPages(t *testing.T) {
 func TestUnix(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { json.NewEncoder(w).Encode(r.Host) })}
 	done := make(chan struct{})
 	go func() { s.Serve(l); close(done) }()
@@ -258,9 +249,7 @@ func TestEntry(t *testing.T) {
 	var e client.Entry
 	raw := `{"id":3,"seq":7,"task_id":"t","subtask_id":null,"timestamp":"2026-01-02T03:04:05Z","operation":"rename","path":"a%FF","path_encoding":"percent",
 		"new_path":"b%25","commit":"c","actor":"x","reverts":[1],"source":"api","more":{}}`
-	if err := json.Unmarshal([]byte(raw), &e); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, json.Unmarshal([]byte(raw), &e))
 	if *e.ID != 3 || e.Path != "a\xff" || e.NewPath != "b%" || e.SubtaskID != "" || e.TaskID != "t" || len(e.Reverts) != 1 {
 		t.Errorf("%+v", e)
 	}

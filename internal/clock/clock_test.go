@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"umbra/internal/need"
 )
 
 func TestWatch(t *testing.T) {
@@ -52,13 +54,9 @@ func TestFileLag(t *testing.T) {
 	for i := range 50 {
 		from := time.Now().Add(-FileLag())
 		name := filepath.Join(dir, strconv.Itoa(i))
-		if err := os.WriteFile(name, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(name, nil, 0o600))
 		info, err := os.Stat(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if info.ModTime().Before(from) {
 			t.Fatalf("the file's time %v is before %v", info.ModTime(), from)
 		}

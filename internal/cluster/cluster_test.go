@@ -17,6 +17,7 @@ import (
 	"umbra/internal/blob"
 	"umbra/internal/cluster/clustertest"
 	"umbra/internal/cluster/engine"
+	"umbra/internal/need"
 	"umbra/internal/state"
 )
 
@@ -27,9 +28,7 @@ const testLease = MinLease
 func open(t testing.TB, url, name string, change ...func(*Options)) *Node {
 	t.Helper()
 	n, err := tryOpen(t, url, name, change...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	t.Cleanup(n.abandon)
 	return n
 }
@@ -75,14 +74,10 @@ func (s *service) Claim(t testing.TB, ws string) sink.Sink {
 		}
 	} else if life, _ := n.Life(); old.Life != life {
 		// As if its node had died: it does not know, and goes on.
-		if err := n.Release(ctx, old); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, n.Release(ctx, old))
 	}
 	c, err := n.Claim(ctx, ws)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	s.owner[ws] = c
 	return n.Sink(c, s.store, 24*time.Hour)
 }
@@ -92,9 +87,7 @@ func (s *service) Record(t testing.TB, _, bucket, key string) (value []byte, ok 
 	err := s.nodes[0].e.Do(context.Background(), func(ctx context.Context, c *engine.Conn) error {
 		return c.QueryRow(ctx, `SELECT (SELECT value FROM record WHERE bucket = $1 AND key = $2)`, bucket, []byte(key)).Scan(&value)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return value, value != nil
 }
 
@@ -103,9 +96,7 @@ func (s *service) Dropped(t testing.TB, ws string) (keys []string) {
 	err := s.nodes[0].e.Do(context.Background(), func(ctx context.Context, c *engine.Conn) error {
 		return c.QueryRow(ctx, `SELECT coalesce(array_agg(key), '{}') FROM garbage WHERE starts_with(key, $1)`, ws+"/").Scan(&keys)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return keys
 }
 
@@ -238,9 +229,7 @@ func testClaims(t *testing.T, p *clustertest.Pair) {
 		t.Error("two workspaces have one namespace")
 	}
 	c1, err := n1.Claim(ctx, "w")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	var owned *OwnedError
 	if _, err := n2.Claim(ctx, "w"); !errors.As(err, &owned) || owned.Owner.Name != "n1" || owned.Owner.Address != "http://n1" || owned.Epoch != c1.Epoch {
 		t.Errorf("a claim of an owned workspace: %v", err)
@@ -248,24 +237,18 @@ func testClaims(t *testing.T, p *clustertest.Pair) {
 	if w, err := n2.Find(ctx, "w"); err != nil || w.Owner == nil || w.Owner.Name != "n1" || w.Namespace != "a/b" || w.Epoch != c1.Epoch {
 		t.Errorf("found %+v, %v", w, err)
 	}
-	if err := n1.Release(ctx, c1); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, n1.Release(ctx, c1))
 	c2, err := n2.Claim(ctx, "w")
 	if err != nil || c2.Epoch != c1.Epoch+1 {
 		t.Fatalf("%+v, %v", c2, err)
 	}
 	// A release of before does not take it away.
-	if err := n1.Release(ctx, c1); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, n1.Release(ctx, c1))
 	if _, err := n1.Claim(ctx, "w"); !errors.As(err, &owned) || owned.Owner.Name != "n2" {
 		t.Errorf("after a late release: %v", err)
 	}
 	// Those of a node that ended are free at once, of one that died after a lease.
-	if err := n2.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, n2.Close(ctx))
 	if _, err := n1.Claim(ctx, "w"); err != nil {
 		t.Errorf("the owner has ended: %v", err)
 	}
@@ -285,9 +268,7 @@ func testSweep(t *testing.T, p *clustertest.Pair) {
 	put := func(text string) string {
 		t.Helper()
 		name, err := s.s1.Put(ctx, strings.NewReader(text), int64(len(text)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		return name
 	}
 	there := func(name string) bool {
@@ -301,9 +282,7 @@ func testSweep(t *testing.T, p *clustertest.Pair) {
 		for i, name := range packs {
 			m.Packs = append(m.Packs, sink.Pack{Name: name, Sum: object.ID{byte(i)}, Size: 3})
 		}
-		if err := s.s1.Swap(ctx, &sink.Switch{Manifest: m, Drop: drop}); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, s.s1.Swap(ctx, &sink.Switch{Manifest: m, Drop: drop}))
 	}
 	swap(1, nil, old, kept)
 	s.s1.grace = 0
@@ -321,13 +300,9 @@ func testSweep(t *testing.T, p *clustertest.Pair) {
 	ws, _, _ := strings.Cut(kept, "/")
 	named, unnamed := ws+"/area-named", ws+"/area-unnamed"
 	for _, key := range []string{named, unnamed} {
-		if err := objects.Put(ctx, key, strings.NewReader("object"), 6); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, objects.Put(ctx, key, strings.NewReader("object"), 6))
 	}
-	if err := db.Put(keptObjects, named, "a task"); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, db.Put(keptObjects, named, "a task"))
 	if swept, err := s.n2.Sweep(ctx, aged, true); err != nil || swept.Orphans != 2 {
 		t.Errorf("%+v, %v", swept, err)
 	}
@@ -348,9 +323,7 @@ func testSweep(t *testing.T, p *clustertest.Pair) {
 	if _, err := n3.Sweep(ctx, s.store, true); !errors.Is(err, ErrShared) {
 		t.Errorf("the sweep of another database: %v", err)
 	}
-	if err := s.store.Delete(ctx, sweepKey); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.store.Delete(ctx, sweepKey))
 	if _, err := n3.Sweep(ctx, s.store, false); err != nil {
 		t.Fatal(err)
 	}
@@ -391,17 +364,13 @@ func testStatus(t *testing.T, p *clustertest.Pair) {
 		}
 	}
 	a, err := Look(ctx, Options{URL: s.url})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer a.Close()
 	if err := a.CheckStore(ctx, s.store, "memory", time.Second); err != nil || !a.Cluster().Marked {
 		t.Fatalf("%v", err)
 	}
 	st, err := a.Status(ctx, s.store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if st.Engine.State != "ok" || !strings.Contains(st.Engine.Version, ".") || st.Engine.Standbys != 1 || st.Blobs.State != "ok" || !st.OK() {
 		t.Errorf("%+v", st)
 	}
@@ -454,9 +423,7 @@ func TestDrainNotified(t *testing.T) {
 	n := open(t, url, "n1", long)
 	opts := Options{URL: url, Replication: ReplicationNone}
 	a, err := Look(t.Context(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer a.Close()
 	for _, undo := range []bool{false, true} {
 		notified := ""

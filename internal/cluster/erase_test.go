@@ -9,6 +9,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/gitstore/sink"
 	"umbra/internal/cluster/clustertest"
+	"umbra/internal/need"
 )
 
 // testErase purges: whatever was dropped before, and whatever was put before and never
@@ -21,23 +22,17 @@ func testErase(t *testing.T, p *clustertest.Pair) {
 	put := func() string {
 		t.Helper()
 		name, err := k.Put(ctx, strings.NewReader("pack"), 4)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		return name
 	}
 	swap := func(version uint64, purge bool, pack string, drop ...string) {
 		t.Helper()
 		m := &sink.Manifest{Version: version, Base: s.next - 1, Packs: []sink.Pack{{Name: pack, Sum: object.ID{1}, Size: 4}}}
-		if err := k.Swap(ctx, &sink.Switch{Manifest: m, Drop: drop, Purge: purge}); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, k.Swap(ctx, &sink.Switch{Manifest: m, Drop: drop, Purge: purge}))
 	}
 	s.append(k, "one")
 	former := put() // never named, by an owner of before
-	if err := s.n1.Release(ctx, k.Claim()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.n1.Release(ctx, k.Claim()))
 	k, _ = s.claim(s.n2)
 	first := put()
 	swap(1, false, first)
@@ -45,15 +40,11 @@ func testErase(t *testing.T, p *clustertest.Pair) {
 	swap(2, false, second, first) // a merge: first stays for the grace
 	area := "w/area-x"
 	objects := s.n2.Objects(s.store, k.grace)
-	if err := errors.Join(objects.Put(ctx, area, strings.NewReader("file"), 4), objects.Drop(ctx, []string{area})); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, errors.Join(objects.Put(ctx, area, strings.NewReader("file"), 4), objects.Drop(ctx, []string{area})))
 	early, third := put(), put()
 	swap(3, true, third, second)
 	late := put()
-	if err := k.DropUnnamed(ctx); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, k.DropUnnamed(ctx))
 	if left, err := s.n2.Erase(ctx, s.store, "w"); err != nil || left != 0 {
 		t.Errorf("%d objects are left: %v", left, err)
 	}

@@ -20,6 +20,7 @@ import (
 	"umbra/gitstore/sink"
 	"umbra/internal/blob"
 	"umbra/internal/cluster/clustertest"
+	"umbra/internal/need"
 )
 
 // shelf is what an owner has of a workspace in memory: registers, and each value
@@ -374,9 +375,7 @@ func TestFaults(t *testing.T) {
 		ws := fmt.Sprintf("w%d", i)
 		last := &member{w: w, node: n4, open: map[string]*owner{}}
 		o, err := Await(context.Background(), 20*time.Second, func(ctx context.Context) (*owner, error) { return last.get(ctx, ws) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		for _, value := range o.state.All {
 			if found[value] != "" {
 				t.Errorf("%s is there twice", value)

@@ -15,6 +15,7 @@ import (
 	"umbra/gitstore/sink"
 	"umbra/internal/cluster/clustertest"
 	"umbra/internal/cluster/engine"
+	"umbra/internal/need"
 	"umbra/internal/state"
 	"umbra/internal/state/statetest"
 )
@@ -56,22 +57,16 @@ func testLateTwin(t *testing.T, p *clustertest.Pair) {
 	r := records(t, open(t, p.A.Database(t), "n1"))
 	deadline := time.Now().Add(time.Minute)
 	w, err := r.writer(deadline)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	begin := func() *recordTx {
 		tx := &recordTx{r: r, deadline: deadline, writable: true, w: &writer{w.id, w.nonce, w.fence}}
 		if _, _, err := tx.Get("b", "k"); err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(tx.DeleteBucket("other"), tx.Put("b", "k", []byte("late"))); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, errors.Join(tx.DeleteBucket("other"), tx.Put("b", "k", []byte("late"))))
 		return tx
 	}
-	if err := r.Update(func(tx state.BackendTx) error { return tx.Put("other", "k", []byte("1")) }); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, r.Update(func(tx state.BackendTx) error { return tx.Put("other", "k", []byte("1")) }))
 	open := begin() // its snapshot is of before
 	defer open.end()
 	if nonce, err := r.fence(w, 7, deadline); err != nil || nonce != w.nonce {
@@ -92,18 +87,14 @@ func testLateTwin(t *testing.T, p *clustertest.Pair) {
 		t.Error("the late one deleted", err)
 	}
 	// A writer whose row is gone is replaced.
-	if err := r.Update(func(tx state.BackendTx) error { return tx.Put("b", "k", []byte("1")) }); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, r.Update(func(tx state.BackendTx) error { return tx.Put("b", "k", []byte("1")) }))
 	if err := r.n.e.Do(context.Background(), func(ctx context.Context, c *engine.Conn) error {
 		_, err := c.Exec(ctx, `DELETE FROM writer`)
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Update(func(tx state.BackendTx) error { return tx.Put("b", "k", []byte("2")) }); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, r.Update(func(tx state.BackendTx) error { return tx.Put("b", "k", []byte("2")) }))
 	if v, _, err := r.Get("b", "k"); err != nil || string(v) != "2" {
 		t.Errorf("%q, %v", v, err)
 	}
@@ -149,9 +140,7 @@ func recordsLostAnswer(t *testing.T, p *clustertest.Pair) {
 		s.freeze.awaitStuck(t, "record")
 		s.link.CutBeforeAnswer()
 		s.freeze.thaw()
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, <-done)
 		if got := sumOf(t, r2, "k"); got != i+1 {
 			t.Fatalf("%d after %d", got, i+1)
 		}
@@ -161,9 +150,7 @@ func recordsLostAnswer(t *testing.T, p *clustertest.Pair) {
 func recordsStandbyAway(t *testing.T, p *clustertest.Pair) {
 	s := newScene(t, p, func(o *Options) { o.Wait = 2 * time.Second })
 	r := records(t, s.n1)
-	if err := add(r, "k"); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, add(r, "k"))
 	p.B.Pause()
 	defer p.B.Resume()
 	err := add(r, "k")
@@ -179,9 +166,7 @@ func recordsStandbyAway(t *testing.T, p *clustertest.Pair) {
 	}
 	p.B.Resume()
 	p.A.AwaitStandby()
-	if err := clustertest.Await(10*time.Second, func() (bool, error) { return add(r, "other") == nil, nil }); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, clustertest.Await(10*time.Second, func() (bool, error) { return add(r, "other") == nil, nil }))
 	if got := sumOf(t, r, "k"); !unknown && got != 1 {
 		t.Errorf("a refused change was done: %d", got)
 	}

@@ -18,6 +18,7 @@ import (
 	"umbra/internal/cluster/clustertest"
 	"umbra/internal/cluster/engine"
 	"umbra/internal/errs"
+	"umbra/internal/need"
 )
 
 // freezer stops a node at its next points, as SIGSTOP would: its goroutines wait.
@@ -201,9 +202,7 @@ func pausedAppend(t *testing.T, p *clustertest.Pair) {
 	s2, _ := s.claim(s.n2)
 	s.append(s2, "two")
 	m := &sink.Manifest{Version: 1, Base: s.next - 1, Seq: s.next - 1}
-	if err := s2.Swap(context.Background(), &sink.Switch{Manifest: m}); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s2.Swap(context.Background(), &sink.Switch{Manifest: m}))
 	s.append(s2, "three")
 	s.freeze.thaw()
 	if err := <-late; !errors.Is(err, sink.ErrFenced) {
@@ -214,9 +213,7 @@ func pausedAppend(t *testing.T, p *clustertest.Pair) {
 		t.Errorf("the swap of a deposed owner: %v", err)
 	}
 	s.append(s2, "four")
-	if err := s.n2.Release(context.Background(), s2.claim); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.n2.Release(context.Background(), s2.claim))
 	_, tail := s.claim(s.n1)
 	if got := texts(tail); got != "three four" || !bytes.Equal(tail.Manifest.Encode(), m.Encode()) {
 		t.Errorf("the log has %q and manifest %+v", got, tail.Manifest)
@@ -265,9 +262,7 @@ func heldBeat(t *testing.T, p *clustertest.Pair) {
 		}
 	}
 	// The node goes on with another life.
-	if err := s.n2.Release(context.Background(), s2.claim); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.n2.Release(context.Background(), s2.claim))
 	if err := clustertest.Await(10*time.Second, func() (bool, error) { l, _ := s.n1.Life(); return l != life && l.Held(), nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -281,17 +276,11 @@ func deposedSwap(t *testing.T, p *clustertest.Pair) {
 	s := newScene(t, p)
 	s.append(s.s1, "one")
 	pack, err := s.s1.Put(ctx, strings.NewReader("pack"), 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	m := &sink.Manifest{Version: 1, Base: s.next - 1, Packs: []sink.Pack{{Name: pack, Size: 4}}}
-	if err := s.s1.Swap(ctx, &sink.Switch{Manifest: m}); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.s1.Swap(ctx, &sink.Switch{Manifest: m}))
 	merged, err := s.s1.Put(ctx, strings.NewReader("merged"), 6)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	s.freeze.freeze()
 	done := make(chan error, 1)
 	go func() {
@@ -364,14 +353,10 @@ func lostAnswer(t *testing.T, p *clustertest.Pair) {
 		s.freeze.awaitStuck(t, "append")
 		s.link.CutBeforeAnswer()
 		s.freeze.thaw()
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, <-done)
 		s.next++
 	}
-	if err := s.n1.Release(context.Background(), s.s1.claim); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.n1.Release(context.Background(), s.s1.claim))
 	if _, tail := s.claim(s.n2); texts(tail) != "0 1 2 3 4 5 6 7 8 9" {
 		t.Errorf("the log has %q", texts(tail))
 	}
@@ -418,9 +403,7 @@ func replicationOff(t *testing.T, p *clustertest.Pair) {
 		t.Errorf("a start: %v", err)
 	}
 	p.A.Set("synchronous_standby_names", "ANY 1 (b)")
-	if err := clustertest.Await(5*time.Second, func() (bool, error) { return s.n1.Engine().Reason == "", nil }); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, clustertest.Await(5*time.Second, func() (bool, error) { return s.n1.Engine().Reason == "", nil }))
 	if _, tail := s.claim(s.n1); !strings.HasPrefix(texts(tail), "one") {
 		t.Errorf("the log has %q", texts(tail))
 	}
@@ -430,9 +413,7 @@ func unreachable(t *testing.T, p *clustertest.Pair) {
 	s := newScene(t, p, func(o *Options) { o.Wait = time.Second })
 	s.append(s.s1, "one")
 	s.link.Refuse()
-	if err := clustertest.Await(10*time.Second, func() (bool, error) { return s.n1.Engine().Reason == "unreachable", nil }); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, clustertest.Await(10*time.Second, func() (bool, error) { return s.n1.Engine().Reason == "unreachable", nil }))
 	for range 2 * laneCount {
 		err := s.s1.Append(s.group("two"))
 		e, ok := errors.AsType[*errs.Error](err)
@@ -441,9 +422,7 @@ func unreachable(t *testing.T, p *clustertest.Pair) {
 		}
 	}
 	s.link.Accept()
-	if err := clustertest.Await(10*time.Second, func() (bool, error) { return s.n1.Engine().Reason == "", nil }); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, clustertest.Await(10*time.Second, func() (bool, error) { return s.n1.Engine().Reason == "", nil }))
 	if _, tail := s.claim(s.n1); texts(tail) != "one" {
 		t.Errorf("the log has %q: a refused append is in it", texts(tail))
 	}
@@ -462,16 +441,12 @@ func holdRow(t *testing.T, n *Node, statement string, args ...any) *heldRow {
 	t.Helper()
 	ctx := context.Background()
 	c, err := n.e.Dial(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if _, err := c.Exec(ctx, "SET idle_in_transaction_session_timeout = 0"); err != nil {
 		t.Fatal(err)
 	}
 	tx, err := c.Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	h := &heldRow{t: t, e: n.e, c: c, tx: tx}
 	h.exec(statement, args...)
 	return h
@@ -523,9 +498,7 @@ func claimWaits(t *testing.T, p *clustertest.Pair) {
 func claimWaitsForLife(t *testing.T, p *clustertest.Pair) {
 	ctx := context.Background()
 	s := newScene(t, p)
-	if err := s.n1.Release(ctx, s.s1.claim); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.n1.Release(ctx, s.s1.claim))
 	row := holdRow(t, s.n1, claimLock, "w")
 	result := make(chan error, 1)
 	go func() {

@@ -25,13 +25,9 @@ func openStore(t *testing.T, k *Sink) (*gitstore.Store, string) {
 	t.Helper()
 	dir := t.TempDir()
 	fs, err := vfs.OS(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	s, err := gitstore.Open(context.Background(), gitstore.Options{FS: fs, Sink: k, InlineBlob: 256 << 10, Foreground: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return s, dir
 }
 
@@ -55,9 +51,7 @@ func testStore(t *testing.T, p *clustertest.Pair) {
 		t.Helper()
 		for range n {
 			c, err := commitFile(st, fmt.Sprintf("d%d/f", len(acked)%7), fmt.Sprintf("version %d\n", len(acked)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			acked = append(acked, c)
 		}
 	}
@@ -71,9 +65,7 @@ func testStore(t *testing.T, p *clustertest.Pair) {
 		if r, err := st.Verify(ctx, nil); err != nil || len(r.Problems) > 0 {
 			t.Fatalf("verify: %+v, %v", r, err)
 		}
-		if err := st.Publish(ctx); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, st.Publish(ctx))
 		repo, err := filepath.Glob(filepath.Join(dir, "*.git"))
 		if err != nil || len(repo) != 1 {
 			t.Fatalf("%v, %v", repo, err)
@@ -87,9 +79,7 @@ func testStore(t *testing.T, p *clustertest.Pair) {
 	k1, _ := s.claim2(s.n1)
 	one, dir := openStore(t, k1)
 	write(one, 20)
-	if err := one.Seal(ctx); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, one.Seal(ctx))
 	write(one, 20)
 	check(one, dir)
 
@@ -108,33 +98,23 @@ func testStore(t *testing.T, p *clustertest.Pair) {
 	check(two, dir)
 
 	// n2 is killed after a seal that no other node has seen.
-	if err := two.Seal(ctx); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, two.Seal(ctx))
 	write(two, 5)
 	s.n2.abandon()
 	k3, _ := s.claim2(s.n1)
 	three, dir := openStore(t, k3)
 	check(three, dir)
 	write(three, 5)
-	if err := three.Seal(ctx); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, three.Seal(ctx))
 	if swept, err := s.n1.Sweep(ctx, s.store, true); err != nil {
 		t.Errorf("%+v, %v", swept, err)
 	}
-	if err := three.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.n1.Release(ctx, k3.claim); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, three.Close(ctx))
+	need.NoError(t, s.n1.Release(ctx, k3.claim))
 	k4, _ := s.claim2(s.n1)
 	four, dir := openStore(t, k4)
 	check(four, dir)
-	if err := four.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, four.Close(ctx))
 }
 
 // claim2 claims and leaves the tail to the store.

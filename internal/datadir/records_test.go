@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/internal/state"
 	"umbra/internal/workspaces"
 )
@@ -50,9 +51,7 @@ func same(t *testing.T, got, want workspaces.Records, page int) {
 	t.Helper()
 	for x := range maps.Keys(indexes()) {
 		all, _, err := want.List(x, "", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		var list []workspaces.Record
 		for after := ""; ; {
 			part, last, err := got.List(x, after, page)
@@ -85,23 +84,17 @@ func TestRecords(t *testing.T) {
 		}
 	}()
 	stored, err := OpenRecords(state.NewMemory())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	held := &workspaces.MemRecords{}
 	for range 300 {
 		if id := fmt.Sprintf("w-%d", r.IntN(40)); r.IntN(4) == 0 {
-			if err := errors.Join(stored.Delete(id), held.Delete(id)); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, errors.Join(stored.Delete(id), held.Delete(id)))
 		} else {
 			var list []workspaces.Record
 			for _, n := range r.Perm(40)[:1+r.IntN(4)] {
 				list = append(list, someRecord(r, n))
 			}
-			if err := errors.Join(stored.Put(list...), held.Put(list...)); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, errors.Join(stored.Put(list...), held.Put(list...)))
 			got, found, err := stored.Get(list[0].ID)
 			if err != nil || !found || !reflect.DeepEqual(got, list[0]) {
 				t.Fatal(got, found, err)
@@ -130,9 +123,7 @@ func TestRecordsOfBefore(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	path := filepath.Join(t.TempDir(), "state.db")
 	db, err := state.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer db.Close()
 	held := &workspaces.MemRecords{}
 	err = db.Update(func(tx *state.Tx) error {
@@ -144,14 +135,10 @@ func TestRecordsOfBefore(t *testing.T) {
 		}
 		return tx.Put(indexBucket, "age/00000000000000000001/gone", 0)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for range 2 {
 		stored, err := OpenRecords(db)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		same(t, stored, held, 0)
 	}
 	if err := db.Update(func(tx *state.Tx) error {

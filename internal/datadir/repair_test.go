@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"umbra/gitstore"
+	"umbra/internal/need"
 	"umbra/internal/state"
 	"umbra/internal/vfs"
 	"umbra/internal/workspaces"
@@ -18,9 +19,7 @@ func TestRepairForgetsWhatWasTold(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data")
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 	}
 	// records opens the records for a moment.
 	records := func(do func(Records)) {

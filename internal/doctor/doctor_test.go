@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"umbra/internal/need"
 )
 
 func level(list []Finding, check string) Level {
@@ -34,9 +36,7 @@ func TestGitVersions(t *testing.T) {
 
 func TestDataDirectory(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Chmod(dir, 0o700))
 	run := func(o Options) []Finding {
 		o.DataDir = dir
 		list := Run(context.Background(), o)
@@ -60,9 +60,7 @@ func TestDataDirectory(t *testing.T) {
 		t.Errorf("the floor: %+v", list)
 	}
 	for _, mode := range []os.FileMode{0o750, 0o701} {
-		if err := os.Chmod(dir, mode); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Chmod(dir, mode))
 		if list := run(Options{}); level(list, "data") != Hurts {
 			t.Errorf("mode %o: %+v", mode, list)
 		}
@@ -75,9 +73,7 @@ func TestDataDirectory(t *testing.T) {
 func TestWorkspaceFolders(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(file, nil, 0o600))
 	for path, want := range map[string]Level{filepath.Join(dir, "none"): Hurts, file: Hurts} {
 		r := &report{}
 		r.workspace(path)
@@ -98,9 +94,7 @@ func TestWorkspaceFolders(t *testing.T) {
 func TestFoldersAreCounted(t *testing.T) {
 	dir := t.TempDir()
 	for _, sub := range []string{"a/b/c", "a/d", ".git/objects/00", "sub/.git/refs"} {
-		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.MkdirAll(filepath.Join(dir, sub), 0o755))
 	}
 	if n, whole := folders(t.Context(), dir, 100); n != 6 || !whole {
 		t.Errorf("%d folders, whole %v", n, whole)

@@ -8,26 +8,22 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 // A file that is copied, since the layer is on another file system, keeps its holes.
 func TestCopyKeepsHoles(t *testing.T) {
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer root.Close()
 	m := &mover{root: root}
 	for name, at := range map[string][]int64{"holes": {0, 40 << 20, 99 << 20}, "hole": nil, "end": {100<<20 - 4}} {
 		from := filepath.Join(t.TempDir(), name)
 		f, err := os.OpenFile(from, os.O_RDWR|os.O_CREATE, 0o640)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Truncate(100 << 20); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
+		need.NoError(t, f.Truncate(100<<20))
 		for _, n := range at {
 			if _, err := f.WriteAt([]byte("data"), n); err != nil {
 				t.Fatal(err)
@@ -35,16 +31,10 @@ func TestCopyKeepsHoles(t *testing.T) {
 		}
 		f.Close()
 		info, err := os.Lstat(from)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := m.copy(from, name, info); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
+		need.NoError(t, m.copy(from, name, info))
 		want, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		got, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s: %d bytes, %v", name, len(got), err)
@@ -61,9 +51,7 @@ func TestCopyKeepsHoles(t *testing.T) {
 func TestLockedBesideOthers(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, lockFile)
-	if err := os.WriteFile(name, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(name, nil, 0o600))
 	var wg sync.WaitGroup
 	var found atomic.Int64
 	for range 8 {
@@ -80,9 +68,7 @@ func TestLockedBesideOthers(t *testing.T) {
 		t.Errorf("a command was seen %d times, and none ran", n)
 	}
 	release, err := Hold(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if !locked(name) {
 		t.Error("a command is not seen")
 	}

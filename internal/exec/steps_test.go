@@ -39,9 +39,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, data: t.TempDir(), root: filepath.Join(t.TempDir(), "ws"), records: &workspaces.MemRecords{}}
-	if err := os.Mkdir(w.root, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(w.root, 0o755))
 	t.Cleanup(func() { w.close() })
 	return w
 }

@@ -15,9 +15,7 @@ import (
 // waits reports whether another waits for the lock of a file.
 func waits(t *testing.T, f *os.File) bool {
 	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	locks, err := os.ReadFile("/proc/locks")
 	if err != nil {
 		need.Missing(t, "the system does not list locks: "+err.Error())
@@ -33,9 +31,7 @@ func waits(t *testing.T, f *os.File) bool {
 func TestRemovedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "lock")
 	first, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	type opened struct {
 		f   *os.File
 		err error
@@ -48,21 +44,15 @@ func TestRemovedFile(t *testing.T) {
 	for !waits(t, first) {
 		runtime.Gosched()
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Remove(path))
+	need.NoError(t, first.Close())
 	second := <-next
 	if second.err != nil {
 		t.Fatal(second.err)
 	}
 	defer second.f.Close()
 	has, err := second.f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if there, err := os.Stat(path); err != nil || !os.SameFile(has, there) {
 		t.Errorf("the lock is of a file that is not at its path: %v", err)
 	}

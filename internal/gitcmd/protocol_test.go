@@ -12,9 +12,7 @@ import (
 func TestRepositoryConfigAllowsNoTransport(t *testing.T) {
 	need.Tool(t, "git")
 	dir := filepath.Join(t.TempDir(), "r.git")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(dir, 0o700))
 	marker := filepath.Join(t.TempDir(), "ran")
 	for i, args := range [][]string{
 		{"init", "-q", "--bare"},
@@ -22,9 +20,7 @@ func TestRepositoryConfigAllowsNoTransport(t *testing.T) {
 		{"fetch", "-q", "ext::touch " + marker},
 	} {
 		cmd, err := Command(t.Context(), dir, args...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if err := Run(cmd); (err != nil) != (i == 2) {
 			t.Fatalf("git %v: %v", args, err)
 		}

@@ -14,9 +14,7 @@ import (
 func TestPinShallow(t *testing.T) {
 	need.Tool(t, "git")
 	dir := filepath.Join(t.TempDir(), "r.git")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(dir, 0o700))
 	git := func(prepare func(args ...string) (string, error), args ...string) string {
 		t.Helper()
 		out, err := prepare(args...)
@@ -48,22 +46,14 @@ func TestPinShallow(t *testing.T) {
 	}
 	counted := func(change string) string {
 		cmd, err := Command(t.Context(), dir, "rev-list", "--count", commits[3])
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		done, err := PinShallow(cmd, dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		defer done()
-		if err := os.WriteFile(filepath.Join(dir, "shallow"), []byte(change+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(filepath.Join(dir, "shallow"), []byte(change+"\n"), 0o600))
 		var out strings.Builder
 		cmd.Stdout = &out
-		if err := Run(cmd); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, Run(cmd))
 		return strings.TrimSpace(out.String())
 	}
 	if n := counted(commits[1]); n != "4" {

@@ -11,6 +11,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/history"
+	"umbra/internal/need"
 	"umbra/internal/workspace"
 	"umbra/internal/workspaces"
 	"umbra/internal/wspath"
@@ -21,20 +22,12 @@ func newWorkspace(t *testing.T) *workspace.Workspace {
 	t.Helper()
 	top := t.TempDir()
 	root := filepath.Join(top, "ws")
-	if err := os.Mkdir(root, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(root, "a"), []byte("1\n2\n3\n4\n5\n6\n7\n8\n9\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(root, 0o777))
+	need.NoError(t, os.WriteFile(filepath.Join(root, "a"), []byte("1\n2\n3\n4\n5\n6\n7\n8\n9\n"), 0o666))
 	m, err := workspaces.NewManager(workspaces.Options{DataDir: filepath.Join(top, "data"), Records: &workspaces.MemRecords{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	w, _, err := m.Open(t.Context(), root, workspaces.OpenOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	t.Cleanup(func() {
 		w.Release()
 		if err := m.Close(context.Background()); err != nil {
@@ -50,9 +43,7 @@ func newWorkspace(t *testing.T) *workspace.Workspace {
 func apply(t *testing.T, w *workspace.Workspace, subtask string, ops ...workspace.Op) *workspace.Result {
 	t.Helper()
 	res, err := w.Apply(t.Context(), workspace.Request{By: workspace.By{TaskID: "t", SubtaskID: subtask}, Ops: ops})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return res
 }
 
@@ -111,9 +102,7 @@ func TestSubtaskSummary(t *testing.T) {
 		mixed            bool
 	}{"one": {1, 2, true}, "two": {2, 1, false}} {
 		sum, err := cache.SubtaskSummary(t.Context(), w, "t", sub)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		f := sum.Find("a")
 		if len(sum.Files) != want.files || f == nil || f.Additions != want.additions || f.Deletions != want.additions || f.Mixed != want.mixed {
 			t.Errorf("%s: %+v", sub, sum.Files)
@@ -133,9 +122,7 @@ func TestPairsOf(t *testing.T) {
 	}
 	for _, p := range pairs {
 		old, now, err := p.Sides(t.Context(), w.Store(), 1<<20)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		switch now.Path {
 		case "b":
 			if old.Mode != 0 || string(now.Data) != "x" {

@@ -10,6 +10,7 @@ import (
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/internal/need"
 	"umbra/internal/workspace"
 	"umbra/internal/workspaces"
 	"umbra/internal/workspaces/recordstest"
@@ -22,17 +23,11 @@ func longTask(t *testing.T) *workspace.Workspace {
 	t.Helper()
 	top := t.TempDir()
 	root := filepath.Join(top, "ws")
-	if err := os.Mkdir(root, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(root, 0o755))
 	m, err := workspaces.NewManager(workspaces.Options{DataDir: filepath.Join(top, "data"), Records: &recordstest.Records{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	w, _, err := m.Open(t.Context(), root, workspaces.OpenOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	t.Cleanup(func() {
 		w.Release()
 		if err := m.Close(context.Background()); err != nil {
@@ -76,13 +71,9 @@ func more(t *testing.T, w *workspace.Workspace, from, to int) {
 func both(t *testing.T, c *Cache, w *workspace.Workspace) (*Task, *Summary) {
 	t.Helper()
 	task, err := c.Task(t.Context(), w, "T")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	sum, err := c.Summary(t.Context(), w, "T")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return task, sum
 }
 
@@ -100,9 +91,7 @@ func TestKept(t *testing.T) {
 		}
 		fresh := NewCache()
 		s := fresh.slot(key{w.ID(), "T"})
-		if err := readAll(t.Context(), s, w); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, readAll(t.Context(), s, w))
 		wantTask, wantSum := both(t, fresh, w)
 		if !reflect.DeepEqual(task, wantTask) {
 			t.Errorf("%s: the task is another", what)
@@ -114,22 +103,16 @@ func TestKept(t *testing.T) {
 	first := NewCache()
 	both(t, first, w)
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	compare("kept", true)
 	more(t, w, keptFrom+50, keptFrom+70)
 	compare("more since", true)
 	for _, bad := range [][]byte{nil, data[:len(data)/2], append([]byte("x"), data...), data[:40]} {
-		if err := os.WriteFile(file, bad, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(file, bad, 0o600))
 		compare(fmt.Sprintf("%d bytes", len(bad)), false)
 	}
 	data[len(data)/2] ^= 1
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(file, data, 0o600))
 	compare("a bit turned", false)
 
 	// Kept when it is quiet, the answer too.

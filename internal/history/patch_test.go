@@ -10,6 +10,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/history"
+	"umbra/internal/need"
 	"umbra/internal/workspace"
 )
 
@@ -25,20 +26,14 @@ func TestPatch(t *testing.T) {
 	check := func(when string) {
 		t.Helper()
 		sum, err := cache.Summary(t.Context(), w, "t")
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		for i := range sum.Files {
 			f := &sum.Files[i]
 			for _, opts := range []diff.Options{{}, {Context: 1}, {Context: diff.NoContext}} {
 				old, now, err := f.Sides(t.Context(), w.Store(), 1<<20)
-				if err != nil {
-					t.Fatal(err)
-				}
+				need.NoError(t, err)
 				want, err := diff.Format(old, now, opts)
-				if err != nil {
-					t.Fatal(err)
-				}
+				need.NoError(t, err)
 				for range 3 {
 					got, err := f.Patch(t.Context(), w.Store(), 1<<20, opts)
 					if err != nil || !bytes.Equal(got.Text, want.Text) || got.Additions != want.Additions || got.Deletions != want.Deletions || got.Binary != want.Binary {
@@ -69,9 +64,7 @@ func TestPatch(t *testing.T) {
 	}
 
 	sum, err := cache.Summary(t.Context(), w, "t")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for _, name := range []string{"large", "a"} { // of which a's is kept, and large's is too long for it
 		if _, err := sum.Find(name).Patch(t.Context(), w.Store(), 1, diff.Options{}); !errs.Is(err, errs.TooLarge) {
 			t.Errorf("%s: %v", name, err)
@@ -88,9 +81,7 @@ func TestFindFile(t *testing.T) {
 	}
 	apply(t, w, "", workspace.Op{Kind: workspace.OpRename, Path: "f7", To: "z"}, workspace.Op{Kind: workspace.OpRename, Path: "f8", To: "f7"})
 	sum, err := history.NewCache().Summary(t.Context(), w, "t")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for asked, want := range map[string]string{"f0": "f0", "f49": "f49", "f7": "f7", "f8": "f7", "z": "z", "none": "", "": "", "zz": ""} {
 		got := ""
 		if f := sum.Find(asked); f != nil {

@@ -9,15 +9,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 // recorded returns the events that a real agent sent in one run.
 func recorded(t *testing.T, agent, file string) []*Event {
 	t.Helper()
 	text, err := os.ReadFile("testdata/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	var list []*Event
 	for line := range bytes.Lines(text) {
 		if len(bytes.TrimSpace(line)) == 0 {
@@ -120,9 +120,7 @@ func sum(s string) string {
 func TestEqualIDsOfTwoSessionsDiffer(t *testing.T) {
 	id := func(session string) string {
 		e, err := Parse("codex", []byte(`{"session_id":"`+session+`","hook_event_name":"PreToolUse","tool_name":"Bash","tool_use_id":"call_1"}`), Origin{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		return e.CallID
 	}
 	if id("a") == id("b") {

@@ -117,17 +117,13 @@ func TestIsolatedCommandIsTheSame(t *testing.T) {
 	for shell, name := range map[string]string{"bash": "bash", "sh": ""} {
 		e := &Event{shell: line, input: map[string]json.RawMessage{}}
 		var in struct{ Command string }
-		if err := json.Unmarshal(e.layered([]string{fake, "exec"}, "c"), &in); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, json.Unmarshal(e.layered([]string{fake, "exec"}, "c"), &in))
 		got := output(t, shell, in.Command)
 		if want := output(t, shell, line); got != want {
 			t.Errorf("%s: %q, want %q", shell, got, want)
 		}
 		e.shell = "echo ${BASH_VERSION:+bash}"
-		if err := json.Unmarshal(e.layered([]string{fake, "exec"}, "c"), &in); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, json.Unmarshal(e.layered([]string{fake, "exec"}, "c"), &in))
 		if got := strings.TrimSpace(output(t, shell, in.Command)); name != "" && got != name {
 			t.Errorf("%s ran the command in %q", shell, got)
 		}

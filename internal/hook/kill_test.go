@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 // killed is what a process that is killed leaves: the panic ends Run where the kill
@@ -79,9 +81,7 @@ func TestKilledAtEachStep(t *testing.T) {
 			var last struct {
 				Session string `json:"session_id"`
 			}
-			if err := json.Unmarshal([]byte(events[len(events)-1]), &last); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, json.Unmarshal([]byte(events[len(events)-1]), &last))
 			events = append(slices.Clone(events), fmt.Sprintf(`{"session_id":%q,"hook_event_name":"SessionEnd","cwd":"/ws"}`, last.Session))
 		} else {
 			events = append(events, events[len(events)-1])
@@ -121,12 +121,8 @@ func TestKilledWhileWriting(t *testing.T) {
 		t.Fatal(names, err)
 	}
 	raw, err := os.ReadFile(names[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(names[0], append(raw, `"tool":"Bash"}]}`...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
+	need.NoError(t, os.WriteFile(names[0], append(raw, `"tool":"Bash"}]}`...), 0o600))
 	feed(t, r, claude("Stop", ""))
 	if got := f.text(); got != "/Bash:cancelled" {
 		t.Error(got)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"umbra/internal/need"
 )
 
 // fake is a server that keeps calls by the rules of POST /calls and its end.
@@ -111,9 +113,7 @@ func feed(t *testing.T, r *Runner, lines string) string {
 func file(t *testing.T, name string) string {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return string(raw)
 }
 
@@ -426,12 +426,8 @@ func TestStateFiles(t *testing.T) {
 		t.Errorf("the state of an ended session is kept: %v", err)
 	}
 	old := filepath.Join(r.State, "old.json")
-	if err := os.WriteFile(old, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(old, time.Time{}, r.Now().Add(-maxIdle-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(old, nil, 0o600))
+	need.NoError(t, os.Chtimes(old, time.Time{}, r.Now().Add(-maxIdle-time.Hour)))
 	feed(t, r, claude("SessionStart", `,"source":"startup"`))
 	if _, err := os.Stat(old); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("old state is kept: %v", err)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 func TestAnswered(t *testing.T) {
@@ -24,17 +26,13 @@ func TestAnswered(t *testing.T) {
 		`{"type":"response_item","payload":{"type":7,"call_id":"open"}}`,
 		`{"type":"response_item","payload":{"type":"function_call_output","call_id":"open"`,
 	}
-	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
 	calls := []string{"early", "open", "done", "patch", "other"}
 	if got := slices.Sorted(maps.Keys(answered(path, calls))); fmt.Sprint(got) != "[done patch]" {
 		t.Errorf("answered: %v", got)
 	}
 	fifo := filepath.Join(dir, "fifo")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, syscall.Mkfifo(fifo, 0o600))
 	for _, path := range []string{"", dir, fifo, filepath.Join(dir, "none")} {
 		if got := answered(path, calls); got != nil {
 			t.Errorf("%q: %v", path, got)
@@ -53,9 +51,7 @@ func TestCodexRefusedShell(t *testing.T) {
 	for _, id := range []string{"refused", "sub"} {
 		text += fmt.Sprintf(`{"type":"response_item","payload":{"type":"function_call_output","call_id":%q}}`, id) + "\n"
 	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	p := &step{r: &Runner{}, e: &Event{Agent: "codex", Kind: Begin, ToolUseID: "next", Transcript: path}}
 	p.orphans(s)
 	if len(p.ends) != 1 || p.ends[0].ID != "1" || p.ends[0].Done != "cancelled" || len(s.Calls) != 2 {

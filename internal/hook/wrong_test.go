@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"umbra/internal/need"
 )
 
 // runs are whole sessions of each agent, as recorded or as its documentation has
@@ -68,15 +70,11 @@ func spoiled(t *testing.T, line string, seen map[string]bool) map[string]string 
 	t.Helper()
 	out := map[string]string{}
 	var doc map[string]any
-	if err := json.Unmarshal([]byte(line), &doc); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, json.Unmarshal([]byte(line), &doc))
 	var walk func(at map[string]any, path string)
 	note := func(name string) {
 		raw, err := json.Marshal(doc)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		out[name] = string(raw)
 	}
 	walk = func(at map[string]any, path string) {
@@ -143,9 +141,7 @@ func TestEachFieldWrong(t *testing.T) {
 		before.others, before.over = `{"path":"x"}`, `{"path":"y"}`
 		first := before.runner(agent)
 		first.Exec = []string{"umbra", "exec"}
-		if err := os.Mkdir(first.State, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Mkdir(first.State, 0o700))
 		dir := filepath.Join(t.TempDir(), "hooks")
 		seen := map[string]bool{}
 		for n := range events {
@@ -347,9 +343,7 @@ func TestWithoutDirectory(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for cwd, want := range map[string]string{``: here, `"cwd":7,`: here, `"cwd":"sub",`: filepath.Join(here, "sub"), `"cwd":"a\u0000b",`: here, `"cwd":"/else",`: "/else"} {
 		f := newFake(t)
 		feed(t, f.runner("codex"), `{`+cwd+`"session_id":"s","hook_event_name":"PreToolUse","tool_name":"Write","tool_input":{"file_path":"a"}}`)
@@ -367,9 +361,7 @@ func TestTooManyPaths(t *testing.T) {
 		fmt.Fprintf(&patch, "%s%d\n", deleteFile, n)
 	}
 	text, err := json.Marshal(patch.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	e, err := Parse("codex", fmt.Appendf(nil, `{"session_id":"s","cwd":"/","hook_event_name":"PreToolUse","tool_name":"apply_patch","tool_input":{"command":%s}}`, text), Origin{})
 	if err != nil || e.OnlyPaths || len(e.Paths) > 0 {
 		t.Errorf("%v, %d paths", err, len(e.Paths))

@@ -32,9 +32,7 @@ func newRig(t *testing.T) rig {
 	t.Cleanup(func() { _ = layer.Remove(base) })
 	r := rig{filepath.Join(base, "a,b:c\\ d"), filepath.Join(base, "upper"), filepath.Join(base, "work")}
 	for _, dir := range []string{r.root, r.upper, r.work} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Mkdir(dir, 0o755))
 	}
 	return r
 }
@@ -44,26 +42,18 @@ func newRig(t *testing.T) rig {
 func (r rig) run(t *testing.T, args ...string) (layer.Exit, string) {
 	t.Helper()
 	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer null.Close()
 	out, err := os.CreateTemp(t.TempDir(), "out")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer out.Close()
 	exit, err := layer.Run(layer.Command{Root: r.root, Upper: r.upper, Work: r.work, Dir: r.root, Args: args, Env: os.Environ(), Files: [3]*os.File{null, out, out}})
 	if errors.Is(err, layer.ErrUnsupported) {
 		need.Missing(t, err.Error())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	text, err := os.ReadFile(out.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return exit, string(text)
 }
 
@@ -74,9 +64,7 @@ func (r rig) read(t *testing.T) []layer.Entry {
 		out = append(out, e)
 		return true, nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return out
 }
 
@@ -108,9 +96,7 @@ func (r rig) apply(t *testing.T) {
 		if err == nil && (e.Kind == layer.File || e.Kind == layer.Dir) {
 			err = os.Chmod(to, fs.FileMode(e.Perm))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 	}
 }
 
@@ -143,9 +129,7 @@ func tree(t *testing.T, root string) string {
 		fmt.Fprintln(&b, rel, info.Mode(), text)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return b.String()
 }
 
@@ -205,9 +189,7 @@ func TestModel(t *testing.T) {
 		if out, err := exec.Command("cp", "-a", "--no-preserve=links", rig.root, plain).CombinedOutput(); err != nil {
 			t.Fatal(err, string(out))
 		}
-		if err := os.RemoveAll(rig.root); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.RemoveAll(rig.root))
 		if out, err := exec.Command("cp", "-a", plain, rig.root).CombinedOutput(); err != nil {
 			t.Fatal(err, string(out))
 		}
@@ -252,12 +234,8 @@ func TestStatus(t *testing.T) {
 		{9, []string{"./plain"}},
 	} {
 		r := newRig(t) // a layer's directories serve one command
-		if err := os.WriteFile(filepath.Join(r.root, "text"), []byte("no program"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(r.root, "plain"), []byte("exit 9"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(filepath.Join(r.root, "text"), []byte("no program"), 0o644))
+		need.NoError(t, os.WriteFile(filepath.Join(r.root, "plain"), []byte("exit 9"), 0o755))
 		exit, out := r.run(t, x.args...)
 		if exit.Status != x.want {
 			t.Errorf("%q: status %d, want %d (%s%s)", x.args, exit.Status, x.want, out, exit.Failure)
@@ -281,9 +259,7 @@ func TestBackground(t *testing.T) {
 		t.Errorf("it took %v", took)
 	}
 	pid, err := os.ReadFile(filepath.Join(r.upper, "pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if _, err := os.Stat("/proc/" + strings.TrimSpace(string(pid))); err == nil {
 		t.Error("a process is left")
 	}
@@ -293,9 +269,7 @@ func TestStop(t *testing.T) {
 	stop := make(chan struct{})
 	close(stop)
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer null.Close()
 	exit, err := layer.Run(layer.Command{Dir: "/", Args: []string{"sleep", "600"}, Env: os.Environ(), Files: [3]*os.File{null, null, null}, Stop: stop, Group: true})
 	if err != nil || exit.Status != 128+15 || !exit.Stopped {
@@ -332,17 +306,13 @@ func TestShapes(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, strings.Join(got, "\n"))
 		}
 	}
-	if err := layer.Strip(r.upper); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, layer.Strip(r.upper))
 	for _, e := range r.read(t) {
 		if n, err := unix.Llistxattr(filepath.Join(r.upper, e.Path), make([]byte, 1024)); n > 0 || err != nil {
 			t.Errorf("%s has an attribute of the overlay after Strip", e.Path)
 		}
 	}
-	if err := layer.Remove(filepath.Dir(r.upper)); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, layer.Remove(filepath.Dir(r.upper)))
 }
 
 // TestOthersChange: what the command has not touched it sees as it becomes, and
@@ -372,20 +342,14 @@ func TestOthersChange(t *testing.T) {
 func TestMapped(t *testing.T) {
 	if name := os.Getenv("UMBRA_TEST_MAPPED"); name != "" {
 		f, err := os.OpenFile(name, os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		m, err := syscall.Mmap(int(f.Fd()), 0, 4, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		copy(m, "new!")
 		return // without msync(2) and munmap(2)
 	}
 	r := newRig(t)
-	if err := os.WriteFile(filepath.Join(r.root, "f"), []byte("old, and more"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(r.root, "f"), []byte("old, and more"), 0o644))
 	exit, out := r.run(t, "env", "UMBRA_TEST_MAPPED="+filepath.Join(r.root, "f"), os.Args[0], "-test.run=^TestMapped$")
 	if exit.Status != 0 {
 		t.Fatal(exit, out)

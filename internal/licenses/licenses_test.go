@@ -35,9 +35,7 @@ func TestTextsAreThoseOfTheProgram(t *testing.T) {
 		cmd.Env = append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0")
 		cmd.Stderr = os.Stderr
 		out, err := cmd.Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		for line := range strings.Lines(string(out)) {
 			if name, version, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
 				want[Component{name, version}] = true
@@ -46,18 +44,14 @@ func TestTextsAreThoseOfTheProgram(t *testing.T) {
 	}
 	for _, lockFile := range []string{"../../httpapi/ui/web/package-lock.json", "../sandbox/luau/npm/package-lock.json"} {
 		raw, err := os.ReadFile(lockFile)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		var lock struct {
 			Packages map[string]struct {
 				Version string
 				Dev     bool
 			}
 		}
-		if err := json.Unmarshal(raw, &lock); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, json.Unmarshal(raw, &lock))
 		for place, p := range lock.Packages {
 			if place == "" {
 				continue

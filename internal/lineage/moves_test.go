@@ -8,6 +8,7 @@ import (
 	"umbra/gitstore"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace/op"
 	"umbra/internal/wspath"
@@ -17,13 +18,9 @@ import (
 func history(t *testing.T, messages ...message.Message) *gitstore.Store {
 	t.Helper()
 	files, err := vfs.OS(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	st, err := gitstore.Open(t.Context(), gitstore.Options{FS: files, Foreground: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	t.Cleanup(func() {
 		if err := st.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -35,9 +32,7 @@ func history(t *testing.T, messages ...message.Message) *gitstore.Store {
 			m.Reverts = []object.ID{last}
 		}
 		c, err := st.Commit(t.Context(), gitstore.Draft{Message: m, Entries: len(m.Entries), AllowEmpty: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		last = c.Commit
 	}
 	return st
@@ -72,9 +67,7 @@ func TestSince(t *testing.T) {
 	} {
 		got := ""
 		all, err := Since(t.Context(), st, 2, 6, func(seq uint64) bool { return seq == c.own })
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		for _, m := range all {
 			got += fmt.Sprintf("[%d %s %s", m.Seq, m.From, m.To)
 			if m.Dir {

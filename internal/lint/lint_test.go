@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"umbra/internal/errs"
+	"umbra/internal/need"
 	"umbra/internal/sandbox/js"
 )
 
@@ -38,13 +39,9 @@ func TestExternal(t *testing.T) {
 	} {
 		kind, _, _ := strings.Cut(kind, " ")
 		script := "#!/bin/sh\ncat <<'END'\n" + says + "\nEND\nexit 1\n"
-		if err := os.WriteFile(filepath.Join(bin, kind), []byte(script), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(filepath.Join(bin, kind), []byte(script), 0o700))
 		x, err := Find(kind)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		r, err := x.Lint(context.Background(), Text{Name: "a.ts", Code: text}, 10*time.Second)
 		if err != nil || len(r.Diagnostics) != 1 {
 			t.Fatalf("%s: %+v %v", kind, r, err)
@@ -55,13 +52,9 @@ func TestExternal(t *testing.T) {
 			t.Errorf("%s: %+v", kind, d)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(bin, "deno"), []byte("#!/bin/sh\nexec sleep 60\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(bin, "deno"), []byte("#!/bin/sh\nexec sleep 60\n"), 0o700))
 	x, err := Find("deno")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if _, err := x.Lint(context.Background(), Text{Name: "a.ts", Code: text}, 200*time.Millisecond); errs.CodeOf(err) != "check_timeout" {
 		t.Errorf("%v", err)
 	}

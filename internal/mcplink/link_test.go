@@ -5,14 +5,13 @@ import (
 	"testing"
 
 	"umbra/internal/client"
+	"umbra/internal/need"
 )
 
 // TestRefusedMount: the server's refusal of a mount names it as the user gave it.
 func TestRefusedMount(t *testing.T) {
 	mounts, err := ParseMounts([]string{"/a=/somewhere", "/b=virtual:x/y"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for field, want := range map[string]string{
 		"mounts[0].store.root":      "--mount /a=/somewhere: It does not exist (code)",
 		"mounts[1].store.namespace": "--mount /b=virtual:x/y: It does not exist (code)",

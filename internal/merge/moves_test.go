@@ -10,6 +10,7 @@ import (
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/merge"
+	"umbra/internal/need"
 	"umbra/internal/workspace"
 	"umbra/internal/workspaces"
 	"umbra/internal/wspath"
@@ -20,9 +21,7 @@ import (
 func TestRenameTakenBack(t *testing.T) {
 	ctx, top := t.Context(), t.TempDir()
 	m, err := workspaces.NewManager(workspaces.Options{DataDir: filepath.Join(top, "data"), Records: &workspaces.MemRecords{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	t.Cleanup(func() {
 		if err := m.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -31,18 +30,12 @@ func TestRenameTakenBack(t *testing.T) {
 	// Two that begin alike are a workspace and its fork.
 	open := func(name string) *workspace.Workspace {
 		root := filepath.Join(top, name)
-		if err := os.Mkdir(root, 0o777); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Mkdir(root, 0o777))
 		for _, file := range []string{"a", "b"} {
-			if err := os.WriteFile(filepath.Join(root, file), []byte(file+"\n"), 0o666); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, os.WriteFile(filepath.Join(root, file), []byte(file+"\n"), 0o666))
 		}
 		w, _, err := m.Open(ctx, root, workspaces.OpenOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		t.Cleanup(w.Release)
 		return w
 	}
@@ -70,18 +63,14 @@ func TestRenameTakenBack(t *testing.T) {
 			d.Message.Reverts = []object.ID{moved}
 		}
 		c, err := into.Store().Commit(ctx, d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		moved = c.Commit
 	}
 	side := func(w *workspace.Workspace) merge.Side {
 		return merge.Side{W: w, Lineage: []merge.Ancestor{{ID: "both", Seq: since}}}
 	}
 	res, err := merge.Do(ctx, side(from), side(into), merge.Request{As: merge.Replay, OnConflict: merge.Refuse, DryRun: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if len(res.Files) != 0 || len(res.Conflicts) != 1 || res.Conflicts[0].Path != "b" || res.Conflicts[0].Reason != "deleted_here" {
 		t.Errorf("%+v", res)
 	}

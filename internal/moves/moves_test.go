@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
@@ -14,9 +15,7 @@ func TestRecords(t *testing.T) {
 		{Seq: 10, Steps: []Step{{Swap: true, Ino: 7, Other: 8, From: "a", To: "b"}, {Ino: 9, From: "x", To: "y/z"}}},
 	}
 	for _, r := range slices.Backward(list) {
-		if err := Write(files, r); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, Write(files, r))
 	}
 	cut := files.CrashClone(vfs.CrashOptions{Mode: vfs.CrashSyncedOnly})
 	got, err := Read(cut, 0)
@@ -39,13 +38,9 @@ func TestRecords(t *testing.T) {
 // A record of which a byte is missing or another is none.
 func TestTorn(t *testing.T) {
 	files := vfs.NewMem(vfs.MemOptions{})
-	if err := Write(files, Record{Seq: 1, Steps: []Step{{Ino: 7, From: "a", To: "b"}}}); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, Write(files, Record{Seq: 1, Steps: []Step{{Ino: 7, From: "a", To: "b"}}}))
 	whole, err := vfs.ReadFile(files, "moves/1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for i := range whole {
 		if _, ok := parse(string(whole[:i])); ok {
 			t.Errorf("%d bytes are taken for a record", i)

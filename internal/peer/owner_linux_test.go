@@ -7,23 +7,19 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 func pair(t testing.TB, network, address string) (client, server net.Conn) {
 	t.Helper()
 	l, err := net.Listen(network, address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer l.Close()
 	client, err = net.Dial(network, l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	server, err = l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	t.Cleanup(func() { client.Close(); server.Close() })
 	return client, server
 }
@@ -67,9 +63,7 @@ func TestAClosedSocketIsNobodys(t *testing.T) {
 	}
 	// No connection, but a listener on the port that is asked for.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer l.Close()
 	listener := netip.MustParseAddrPort(l.Addr().String())
 	if uid, known, err := diagOwner(listener, here); known && err == nil {

@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 // Name reads its sources once, so each case is a process of its own.
@@ -22,16 +24,12 @@ func TestName(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			home := t.TempDir()
 			if c.file != "" {
-				if err := os.WriteFile(filepath.Join(home, ".gitconfig"), []byte(c.file), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				need.NoError(t, os.WriteFile(filepath.Join(home, ".gitconfig"), []byte(c.file), 0o600))
 			}
 			cmd := exec.Command(os.Args[0], "-test.run", "^TestName$")
 			cmd.Env = []string{"HOME=" + home, "PERSON_TEST_CHILD=1", "GIT_CONFIG_NOSYSTEM=1"}
 			out, err := cmd.Output()
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			got := string(out)
 			if c.want != "" && got != c.want {
 				t.Errorf("the name is %q, not %q", got, c.want)

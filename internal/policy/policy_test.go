@@ -7,14 +7,13 @@ import (
 	"time"
 
 	"umbra/gitstore/message"
+	"umbra/internal/need"
 )
 
 func rules(t *testing.T, r *Rules, own Task, name string, size int64) string {
 	t.Helper()
 	list, err := r.Judge(own, Change{Path: name, Size: size})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	var out []string
 	for _, x := range list {
 		out = append(out, x.Rule)
@@ -26,9 +25,7 @@ func rules(t *testing.T, r *Rules, own Task, name string, size int64) string {
 // name.
 func TestSecrets(t *testing.T) {
 	b, err := New(Settings{Secrets: Refuse})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	r := b.Of(nil, nil)
 	open := func(text string) func() (io.ReadCloser, error) {
 		return func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }
@@ -68,9 +65,7 @@ func TestSecrets(t *testing.T) {
 func TestJudge(t *testing.T) {
 	b, err := New(Settings{Protected: []string{"/.github/**", "*.lock", "secret/"}, MaxFileBytes: 10,
 		Places: []Place{{Root: "/p", Settings: Settings{Protected: []string{"more"}, MaxFileBytes: 20}}, {Workspace: "w", Settings: Settings{After: Revert}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	r := b.Of([]string{"/q"}, []string{"x"})
 	for _, at := range []string{"/p", "/p/d"} {
 		if got := rules(t, b.Of([]string{at}, nil), Task{}, "more", 15); got != RuleProtected {
@@ -118,9 +113,7 @@ func TestPatterns(t *testing.T) {
 	} {
 		for _, folds := range []bool{false, true} {
 			b, err := New(Settings{Protected: []string{x.rule}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			r := b.Of(nil, nil)
 			if folds {
 				r = r.Folding()
@@ -131,9 +124,7 @@ func TestPatterns(t *testing.T) {
 		}
 	}
 	b, err := New(Settings{Protected: []string{"/.github/**", "Caf\u00e9", "*.lock"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	exact := b.Of(nil, nil)
 	for _, name := range []string{".GitHub/x", "cafe\u0301", "GO.LOCK"} {
 		if rules(t, exact, Task{}, name, 0) != "" || rules(t, exact.Folding(), Task{}, name, 0) != RuleProtected {
@@ -157,9 +148,7 @@ func TestPatterns(t *testing.T) {
 	}
 	// The time does not grow exponentially with the pattern.
 	slow, err := New(Settings{Protected: []string{strings.Repeat("*a", 400) + "b", strings.Repeat("**/a*", 150) + "/b"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	began := time.Now()
 	rules(t, slow.Of(nil, nil), Task{}, strings.Repeat(strings.Repeat("a", 250)+"/", 15)+"x", 0)
 	if took := time.Since(began); took > 5*time.Second {

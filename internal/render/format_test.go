@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"umbra/internal/client"
+	"umbra/internal/need"
 	"umbra/internal/term"
 )
 
@@ -26,23 +27,17 @@ func golden(t *testing.T, name string, write func(o *term.Output)) {
 	for _, c := range []term.Color{term.Never, term.Always} {
 		o := term.Open(&got, term.Options{Color: c})
 		write(o)
-		if err := o.Close(); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, o.Close())
 		got.WriteString("----\n")
 	}
 	text := strings.ReplaceAll(got.String(), "\x1b", "<ESC>")
 	file := filepath.Join("testdata", name+".golden")
 	if *update {
-		if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(file, []byte(text), 0o666))
 		return
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if text != string(want) {
 		t.Errorf("%s (-update writes it anew):\n%s\nwant:\n%s", file, text, want)
 	}
@@ -52,9 +47,7 @@ func golden(t *testing.T, name string, write func(o *term.Output)) {
 func read[T any](t *testing.T, text string) T {
 	t.Helper()
 	var v T
-	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, json.Unmarshal([]byte(text), &v))
 	return v
 }
 
@@ -166,9 +159,7 @@ func TestNarrow(t *testing.T) {
 	raw := `{"task_id":"t","created":["d/a","b"],"modified":[],"deleted":["d/gone"],"renamed":[{"from":"x","to":"d/y","modified":false},{"from":"p","to":"q","modified":true}],
 		"files":[{"path":"d/a","status":"created","extra":1},{"path":"b","status":"created"},{"path":"d/gone","status":"deleted"},{"path":"d/y","from":"x","status":"renamed"},{"path":"q","from":"p","status":"renamed"}]}`
 	got, err := Narrow([]byte(raw), "d")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	want := `{"created":["d/a"],"deleted":["d/gone"],"files":[{"path":"d/a","status":"created","extra":1},{"path":"d/gone","status":"deleted"},{"path":"d/y","from":"x","status":"renamed"}],"modified":[],"renamed":[{"from":"x","to":"d/y","modified":false}],"task_id":"t"}`
 	if string(got) != want {
 		t.Errorf("got %s\nwant %s", got, want)

@@ -12,6 +12,7 @@ import (
 
 	"umbra/gitstore"
 	"umbra/internal/errs"
+	"umbra/internal/need"
 	"umbra/internal/state"
 	"umbra/internal/task"
 	"umbra/internal/vfs"
@@ -52,20 +53,14 @@ func newRig(t *testing.T) *rig {
 	g := &rig{fakeClock: fakeClock{now: time.Unix(1_700_000_000, 0).UTC()}, root: t.TempDir()}
 	dir := t.TempDir()
 	db, err := state.Open(filepath.Join(dir, "state.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if g.manager, err = workspaces.NewManager(workspaces.Options{DataDir: dir, Records: &recordstest.Records{}, Now: g.Now, Foreground: true}); err != nil {
 		t.Fatal(err)
 	}
 	areas := filepath.Join(dir, "tasks")
-	if err := os.MkdirAll(areas, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.MkdirAll(areas, 0o700))
 	files, err := vfs.OS(areas)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if g.tasks, err = task.New(t.Context(), task.Options{Workspaces: g.manager, State: db, FS: files, Dir: areas, Now: g.Now}); err != nil {
 		t.Fatal(err)
 	}
@@ -82,31 +77,23 @@ func newRig(t *testing.T) *rig {
 func (g *rig) day(t *testing.T, n int) string {
 	t.Helper()
 	made, err := g.tasks.Create(t.Context(), task.CreateOptions{Goal: "a day's work", Root: g.root})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer made.Release()
 	for i := range n {
 		g.forward(time.Hour)
 		_, err := g.tasks.Apply(t.Context(), made.Ref, workspace.Request{Ops: []workspace.Op{{Kind: workspace.OpWrite, Path: wspath.Path(fmt.Sprintf("f%d", i)),
 			Data: fmt.Appendf(nil, "%d at %s\n", i, g.Now())}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 	}
 	ended := task.Completed
-	if err := g.tasks.Patch(t.Context(), made.Ref, task.Patch{Status: &ended}, ""); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, g.tasks.Patch(t.Context(), made.Ref, task.Patch{Status: &ended}, ""))
 	return made.Task.ID
 }
 
 func (g *rig) store(t *testing.T) *gitstore.Store {
 	t.Helper()
 	w, err := g.manager.Get(t.Context(), g.manager.List()[0].ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer w.Release()
 	return w.Store()
 }

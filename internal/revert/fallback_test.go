@@ -13,6 +13,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/history"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace"
 	"umbra/internal/workspace/wstest"
@@ -86,9 +87,7 @@ func TestPlanThatDoesNotWork(t *testing.T) {
 	p := newMachine(t)
 	defer p.stop()
 	told, err := Do(t.Context(), p.w, history.NewCache(), Request{Task: "A", DryRun: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	req := Request{Task: "A", Plan: told.Plan, By: workspace.By{TaskID: "A"}}
 	tried := p.refuse(func(name string) bool { return name == "ws/dir" }, -1)
 	_, err = Do(t.Context(), p.w, history.NewCache(), req)
@@ -114,9 +113,7 @@ func TestSavedMeanwhile(t *testing.T) {
 	for _, planned := range []bool{false, true} {
 		p := newMachine(t)
 		told, err := Do(t.Context(), p.w, history.NewCache(), Request{Task: "A", DryRun: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		req := Request{Task: "A", By: workspace.By{TaskID: "A"}}
 		if planned {
 			req.Plan = told.Plan

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 // TestDirectoryReplacedByLink: a user replaced a directory of the task's work by a
@@ -16,12 +18,8 @@ func TestDirectoryReplacedByLink(t *testing.T) {
 					g := newRig(t, map[string]string{"dir/x": "x\n", "dir/y": "y\n", "other/x": "other\n", "a": "a\n"})
 					g.task("A")
 					g.do("A", work, "put a changed")
-					if err := os.RemoveAll(filepath.Join(g.root, "dir")); err != nil {
-						t.Fatal(err)
-					}
-					if err := os.Symlink(to, filepath.Join(g.root, "dir")); err != nil {
-						t.Fatal(err)
-					}
+					need.NoError(t, os.RemoveAll(filepath.Join(g.root, "dir")))
+					need.NoError(t, os.Symlink(to, filepath.Join(g.root, "dir")))
 					dry, err := g.revert(Request{Task: "A", DryRun: true, OnConflict: way})
 					if err != nil {
 						t.Fatalf("dry run: %v", err)

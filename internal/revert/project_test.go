@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"umbra/gitstore/object"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace/wstest"
 )
@@ -22,9 +23,7 @@ import (
 func copyProject(t testing.TB, to string, n int) []string {
 	t.Helper()
 	root, err := exec.Command("go", "env", "GOROOT").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	from := filepath.Join(strings.TrimSpace(string(root)), "src")
 	var names []string
 	err = filepath.WalkDir(from, func(full string, d fs.DirEntry, err error) error {
@@ -52,9 +51,7 @@ func copyProject(t testing.TB, to string, n int) []string {
 		names = append(names, filepath.ToSlash(name))
 		return os.WriteFile(filepath.Join(to, name), data, info.Mode().Perm()|0o600)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return names
 }
 
@@ -75,16 +72,12 @@ func TestProject(t *testing.T) {
 	g.open()
 	g.task("A")
 	top, err := vfs.OS(g.top)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer top.Close()
 	look := func() wstest.Folder {
 		t.Helper()
 		f, err := wstest.Disk(top, "ws")
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		return f
 	}
 	before := look()
@@ -134,9 +127,7 @@ func TestProject(t *testing.T) {
 		}
 	}
 	hist, err := g.cache.Task(t.Context(), g.w, "A")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if len(hist.Entries) < rounds {
 		t.Fatalf("only %d changes, %d requests refused", len(hist.Entries), refused)
 	}
@@ -162,9 +153,7 @@ func TestProject(t *testing.T) {
 	}
 	// One change of a revert of that many files can be taken back alone.
 	hist, err = g.cache.Task(t.Context(), g.w, "A")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for i := range hist.Entries {
 		e := &hist.Entries[i]
 		if !e.IsRevert() || e.Operation != "modify" || len(e.Reverts) != 1 || hist.Find(e.Reverts[0].ID).Path != e.Path {
@@ -172,9 +161,7 @@ func TestProject(t *testing.T) {
 		}
 		g.mustRevert(Request{Task: "A", Scope: Scope{Change: e.ID}})
 		now, err := g.cache.Task(t.Context(), g.w, "A")
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if work := now.Work(); len(work) != 1 || work[0].ID != e.Reverts[0].ID {
 			t.Fatalf("taking back change %d brings %d changes back", e.ID, len(work))
 		}

@@ -10,6 +10,7 @@ import (
 
 	"umbra/gitstore"
 	"umbra/gitstore/message"
+	"umbra/internal/need"
 )
 
 type gitEntry = gitstore.Entry
@@ -88,9 +89,7 @@ func TestOnlyTask(t *testing.T) {
 			g.task("t")
 			mtime := func() int64 {
 				info, err := os.Stat(filepath.Join(g.root, ".gitignore"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				need.NoError(t, err)
 				return info.ModTime().UnixNano()
 			}
 			untouched := mtime()
@@ -109,9 +108,7 @@ func TestOnlyTask(t *testing.T) {
 			// The revert of the revert, entry by entry, newest first, brings the
 			// work back; the files' names at least and their contents.
 			hist, err := g.cache.Task(t.Context(), g.w, "t")
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			single := true
 			for i := len(hist.Entries) - 1; i >= 0; i-- {
 				e := hist.Entries[i]
@@ -540,9 +537,7 @@ func TestPlan(t *testing.T) {
 func TestPrivateStaysPrivate(t *testing.T) {
 	g := newRig(t, map[string]string{"key": "secret\n"})
 	full := filepath.Join(g.root, "key")
-	if err := os.Chmod(full, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Chmod(full, 0o600))
 	g.task("A")
 	g.do("A", "del key")
 	g.mustRevert(Request{Task: "A"})

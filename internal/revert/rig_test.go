@@ -15,6 +15,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/history"
+	"umbra/internal/need"
 	"umbra/internal/workspace"
 	"umbra/internal/workspaces"
 	"umbra/internal/wspath"
@@ -37,13 +38,9 @@ type rig struct {
 func newRig(t testing.TB, files map[string]string) *rig {
 	t.Helper()
 	top, err := os.MkdirTemp("", "revert-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	g := &rig{t: t, top: top, root: filepath.Join(top, "ws"), recs: &workspaces.MemRecords{}, cache: history.NewCache()}
-	if err := os.Mkdir(g.root, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(g.root, 0o755))
 	for name, content := range files {
 		g.edit(name, content)
 	}

@@ -14,6 +14,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/blame"
 	"umbra/internal/history"
+	"umbra/internal/need"
 	"umbra/internal/state"
 	"umbra/internal/workspace"
 	"umbra/internal/workspaces"
@@ -69,13 +70,9 @@ func newRig(t *testing.T) *rig {
 	top := t.TempDir()
 	g := &rig{t: t, root: filepath.Join(top, "ws"), r: &Reader{History: history.NewCache(), Blame: blame.NewCache()}, open: 1}
 	g.clock.now = time.Date(2031, 1, 1, 0, 0, 0, 0, time.UTC)
-	if err := os.Mkdir(g.root, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(g.root, 0o777))
 	for _, name := range []string{"a", "b"} {
-		if err := os.WriteFile(filepath.Join(g.root, name), []byte(lines(40)), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(filepath.Join(g.root, name), []byte(lines(40)), 0o666))
 	}
 	var err error
 	if g.m, err = workspaces.NewManager(workspaces.Options{DataDir: filepath.Join(top, "data"), Records: &recordstest.Records{}}); err != nil {
@@ -251,16 +248,12 @@ func TestHoldIsTriedAgain(t *testing.T) {
 	g := newRig(t)
 	g.write("a", 5)
 	g.decide(Decision{Reject: []string{g.hunks()[0].ID}})
-	if err := os.Rename(g.root, g.root+"-away"); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Rename(g.root, g.root+"-away"))
 	g.clock.pass(MaxHold)
 	if g.held() != 1 {
 		t.Fatalf("%d are held", g.held())
 	}
-	if err := os.Rename(g.root+"-away", g.root); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Rename(g.root+"-away", g.root))
 	g.clock.pass(retryAfter)
 	g.has("a", false, 5)
 	if g.held() != 0 {
@@ -280,18 +273,14 @@ func TestHoldOfAnOwner(t *testing.T) {
 		{Task: "t", Workspace: g.w.ID(), Batches: []batch{{IDs: []string{"1"}, Until: g.clock.now.Add(time.Minute)}}},
 		{Task: "other", Workspace: "other", Batches: []batch{{IDs: []string{"2"}, Until: g.clock.now.Add(time.Minute)}}},
 	} {
-		if err := g.db.Put(heldBucket, x.Task, x); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, g.db.Put(heldBucket, x.Task, x))
 	}
 	g.start()
 	if _, waits := g.h.timers["t"]; !waits || len(g.h.timers) != 1 { // a directory's is of this server from the start
 		t.Errorf("a start waits for %v", g.h.timers)
 	}
 	g.h.forget(g.w.ID())
-	if err := g.h.takeUp(g.w.ID()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, g.h.takeUp(g.w.ID()))
 	if _, waits := g.h.timers["t"]; !waits || len(g.h.timers) != 1 || g.clock.fn == nil {
 		t.Errorf("the owner waits for %v", g.h.timers)
 	}

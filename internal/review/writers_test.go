@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"umbra/gitstore/message"
+	"umbra/internal/need"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
@@ -57,9 +58,7 @@ func TestRejectBesideWriters(t *testing.T) {
 	}
 	for round := range 30 {
 		for _, name := range []string{"a", "b"} {
-			if err := g.replace("t", name, "line 5\n", "five\n"); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, g.replace("t", name, "line 5\n", "five\n"))
 		}
 		if _, _, err := g.h.Decide(t.Context(), g.w, Decision{Task: "t", RejectRest: true}); err != nil {
 			t.Fatalf("round %d: %v", round, err)

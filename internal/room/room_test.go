@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"umbra/internal/errs"
+	"umbra/internal/need"
 )
 
 // disk is a file system of a test.
@@ -27,9 +28,7 @@ func TestFloor(t *testing.T) {
 	d := &disk{free: 1000, total: 1 << 40, at: time.Unix(1000, 0)}
 	f := d.floor(500)
 	for range 4 { // 400 of 500
-		if err := f.Take(100); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, f.Take(100))
 	}
 	if d.asked != 1 {
 		t.Fatalf("asked %d times within a second, with room to spare", d.asked)

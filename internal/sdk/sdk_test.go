@@ -44,9 +44,7 @@ paths:
 func loadFor(t *testing.T, url string, headers map[string]string) (*SDK, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "api.yaml")
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(document1, "%URL%", url)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(document1, "%URL%", url)), 0o600))
 	return Load(Options{APIs: []API{{Name: "bank", Spec: file, Headers: headers}}, MaxBytes: 1 << 20, MaxCalls: 5, Timeout: 5e9,
 		Env: func(name string) (string, bool) { return "s3cret", name == "TOKEN" }})
 }
@@ -64,9 +62,7 @@ func op(t *testing.T, s *SDK, name string) *operation {
 
 func TestRequests(t *testing.T) {
 	s, err := loadFor(t, "https://api.example.org", map[string]string{"authorization": "Bearer ${TOKEN}"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for _, c := range []struct{ op, args, method, url, body, fails string }{
 		{"list_transactions", `{"limit":10}`, "GET", "https://api.example.org/v1/transactions?limit=10", "", ""},
 		{"list_transactions", `{"tag":["a","b&c"]}`, "GET", "https://api.example.org/v1/transactions?tag=a&tag=b%26c", "", ""},
@@ -87,9 +83,7 @@ func TestRequests(t *testing.T) {
 		{"get_user_notes", `{"id":""}`, "", "", "", "'id'"},
 	} {
 		var args map[string]json.RawMessage
-		if err := json.Unmarshal([]byte(c.args), &args); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, json.Unmarshal([]byte(c.args), &args))
 		req, err := op(t, s, c.op).request(args)
 		if c.fails != "" {
 			if raised, ok := errors.AsType[*luau.LuaError](err); !ok || !strings.Contains(raised.Message, c.fails) {
@@ -121,9 +115,7 @@ func TestLoadRefuses(t *testing.T) {
 	}
 	for _, text := range []string{"{", "{}", "openapi: 2.0", "swagger: '2.0'", "openapi: 3.0.0\ninfo: {title: t, version: '1'}\npaths: {}"} {
 		file := filepath.Join(t.TempDir(), "broken.yaml")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		if _, err := Load(Options{APIs: []API{{Name: "a", Spec: file}}}); err == nil || !strings.Contains(err.Error(), "broken.yaml") {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -162,9 +154,7 @@ func TestOrigin(t *testing.T) {
 	defer api.Close()
 	t.Setenv("HTTP_PROXY", other.URL)
 	s, err := loadFor(t, api.URL, map[string]string{"Authorization": "Bearer ${TOKEN}"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer s.Close()
 	if !luau.Embedded() {
 		need.Missing(t, luau.ErrNotEmbedded.Error())
@@ -186,9 +176,7 @@ func TestOrigin(t *testing.T) {
 		t.Fatal(err, out.Err)
 	}
 	var got []string
-	if err := json.Unmarshal(out.Result, &got); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, json.Unmarshal(out.Result, &got))
 	for i, want := range []string{`{"ok":true}`, "HTTP 302 from get_user_notes", "HTTP 418 from get_user_notes: ***xxx", "larger than", "API call limit exceeded (5 calls)", "one table"} {
 		if i >= len(got) || !strings.Contains(got[i], want) {
 			t.Errorf("%d: %q, want %q", i, got, want)

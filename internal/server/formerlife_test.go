@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"umbra/internal/datadir"
+	"umbra/internal/need"
 )
 
 // A node's former life is kept in place: it takes no room on a disk that is full.
@@ -13,9 +14,7 @@ func TestFormerLife(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, datadir.NodeFile)
 	for _, want := range []formerLife{{"c", 1 << 62}, {"a-longer-name", 7}, {"c", 8}} {
-		if err := writeFormerLife(dir, want); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, writeFormerLife(dir, want))
 		if got, err := readFormerLife(dir); got != want || err != nil {
 			t.Errorf("%+v, %v, not %+v", got, err, want)
 		}
@@ -28,16 +27,12 @@ func TestFormerLife(t *testing.T) {
 	}
 	// What a program of before has left, and a power failure.
 	for text, want := range map[string]formerLife{`{"cluster":"c","life":"9"}`: {"c", 9}, string(make([]byte, 64)): {}, "": {}} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 		if got, err := readFormerLife(dir); got != want || err != nil {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
 	}
-	if err := os.WriteFile(name, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(name, []byte("{"), 0o600))
 	if _, err := readFormerLife(dir); err == nil {
 		t.Error("half of it is read")
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"umbra/config"
+	"umbra/internal/need"
 	"umbra/internal/state"
 )
 
@@ -22,13 +23,9 @@ func TestEveryRouteIsInTheDocument(t *testing.T) {
 	cfg.DataDir, cfg.WorkspaceDir, cfg.Output.Dir = filepath.Join(root, "data"), filepath.Join(root, "code"), filepath.Join(root, "output")
 	cfg.Auth.Peer = config.PeerAny
 	dir, err := state.Acquire(cfg.DataDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	deps, err := Build(cfg, dir, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	t.Cleanup(func() {
 		deps.Server.Stop()
 		if err := deps.Close(context.Background()); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"umbra/internal/errs"
+	"umbra/internal/need"
 	"umbra/internal/state"
 	"umbra/internal/task"
 	"umbra/internal/vfs"
@@ -41,19 +42,13 @@ func newWorldOn(t *testing.T, db *state.DB) *world {
 	if w.db == nil {
 		w.db, err = state.Open(filepath.Join(data, "state.db"))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if w.m, err = workspaces.NewManager(workspaces.Options{DataDir: data, Records: &workspaces.MemRecords{}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(data, "tasks"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(filepath.Join(data, "tasks"), 0o700))
 	f, err := vfs.OS(filepath.Join(data, "tasks"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if w.tasks, err = task.New(context.Background(), task.Options{Workspaces: w.m, State: w.db, FS: f, Dir: data}); err != nil {
 		t.Fatal(err)
 	}
@@ -125,9 +120,7 @@ func TestIdleEnds(t *testing.T) {
 	ses := w.create(s, nil)
 	w.pass(50 * time.Minute)
 	_, done, err := s.Use(ses.ID, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	// A request that runs for long holds the session.
 	w.pass(3 * time.Hour)
 	s.sweep(context.Background())
@@ -161,13 +154,9 @@ func TestLastUseIsKept(t *testing.T) {
 	ses := w.create(s, nil)
 	w.pass(40 * time.Minute)
 	_, done, err := s.Use(ses.ID, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	done()
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Close())
 	w.pass(40 * time.Minute)
 	if _, done, err = w.start().Use(ses.ID, nil); err != nil {
 		t.Fatal(err)
@@ -186,17 +175,13 @@ func TestSettlesAtStart(t *testing.T) {
 	half.Pending, half.Workspace = true, ""
 	ending := w.create(s, nil).Record
 	ending.Ended = true
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Close())
 	for _, r := range []Record{never, half, ending} {
 		w.put(r)
 	}
 	s = w.start()
 	got, done, err := s.Use(made.ID, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	done()
 	if got.Workspace != made.Workspace || got.Root != made.Root {
 		t.Errorf("%+v, want %+v", got, made)
@@ -242,9 +227,7 @@ func TestKeyFindsTheSession(t *testing.T) {
 	if b := w.create(s, key); b.ID != a.ID {
 		t.Error("made twice")
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Close())
 	s = w.start()
 	if b := w.create(s, key); b.ID != a.ID {
 		t.Error("made twice over a start")
@@ -260,18 +243,14 @@ func TestDeleteGivenTask(t *testing.T) {
 	s := w.start()
 	own := w.create(s, nil)
 	ses := w.create(s, func(o *CreateOptions) { o.TaskID = own.Task })
-	if err := s.Delete(context.Background(), ses.ID, ""); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Delete(context.Background(), ses.ID, ""))
 	if got := w.status(own.Task); got != task.Executing {
 		t.Errorf("the given task is %s", got)
 	}
 	if err := s.Delete(context.Background(), ses.ID, ""); errs.CodeOf(err) != "session_not_found" {
 		t.Error(err)
 	}
-	if err := s.Delete(context.Background(), own.ID, ""); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Delete(context.Background(), own.ID, ""))
 	if got := w.status(own.Task); got != task.Completed {
 		t.Errorf("its own task is %s", got)
 	}
@@ -293,9 +272,7 @@ func TestSharedSessions(t *testing.T) {
 	// A request that takes for ever at the one.
 	for range 5 {
 		w.pass(30 * time.Minute)
-		if err := two.flush(); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, two.flush())
 		one.sweep(context.Background())
 	}
 	if list, err := one.List(nil); err != nil || len(list) != 1 || !list[0].LastUsed.Equal(w.now()) {
@@ -312,9 +289,7 @@ func TestSharedSessions(t *testing.T) {
 		t.Errorf("the task is %s", got)
 	}
 	ended := w.create(one, nil)
-	if err := two.Delete(context.Background(), ended.ID, ""); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, two.Delete(context.Background(), ended.ID, ""))
 	if _, _, err := one.Use(ended.ID, nil); errs.CodeOf(err) != "session_not_found" {
 		t.Errorf("an ended session: %v", err)
 	}
@@ -335,9 +310,7 @@ func TestIndexIsMade(t *testing.T) {
 	w := newWorld(t)
 	s := w.start()
 	made := w.create(s, func(o *CreateOptions) { o.IdempotencyKey = "key" })
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Close())
 	if err := w.db.Update(func(tx *state.Tx) error {
 		return errors.Join(tx.DeleteBucket(byKey), tx.DeleteBucket(byUse), tx.DeleteBucket(unsettled), tx.DeleteBucket(indexMade))
 	}); err != nil {

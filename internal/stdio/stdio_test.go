@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 func answer(status int, kind, body string) *http.Response {
@@ -34,9 +36,7 @@ func run(t *testing.T, in string, send func(m map[string]any, h http.Header) (*h
 		_ = json.Unmarshal(body, &m)
 		return send(m, h)
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for line := range strings.Lines(buf.String()) {
 		if !json.Valid([]byte(line)) {
 			t.Errorf("no JSON: %q", line)

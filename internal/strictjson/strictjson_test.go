@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"umbra/internal/need"
 )
 
 type operation struct {
@@ -33,9 +35,7 @@ func TestUnmarshalFills(t *testing.T) {
 	var b body
 	text := ` {"goal":"a\u00e9\ud83d\ude00\/\n","force":true,"size":255,"ratio":-1.5e3,"operations":[{"op":"x","path":"p","mode":"m","n":5.0},{}],
 		"metadata":{"k":[1,2,{"z":null}]},"labels":{"a":"b"},"any":{"x":[1,"y",false,null]},"when":"2026-01-02T03:04:05Z","unknown":{"deep":[[]]},"GOAL":"no"} `
-	if err := Unmarshal([]byte(text), &b); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, Unmarshal([]byte(text), &b))
 	mode := "m"
 	want := body{Goal: "aé😀/\n", Force: true, Size: 255, Ratio: -1500, Operations: []operation{{"x", "p", &mode, 5}, {}},
 		Metadata: json.RawMessage(`{"k":[1,2,{"z":null}]}`), Labels: map[string]string{"a": "b"},

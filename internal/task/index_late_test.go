@@ -13,6 +13,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/areas"
 	"umbra/internal/errs"
+	"umbra/internal/need"
 	"umbra/internal/state"
 )
 
@@ -22,16 +23,12 @@ func kept(t *testing.T, db *state.DB) (map[string]Record, []string) {
 	t.Helper()
 	recs := map[string]Record{}
 	all, err := state.All[Record](db, bucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for _, r := range all {
 		recs[r.ID] = r
 	}
 	behind, err := (&index{db: db}).behind()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return recs, behind
 }
 
@@ -40,22 +37,16 @@ func kept(t *testing.T, db *state.DB) (map[string]Record, []string) {
 func TestKilledBeforeTheIndexIsWritten(t *testing.T) {
 	g := newRig(t)
 	early := g.create(t, func(o *CreateOptions) { o.ID = "early" })
-	if err := g.index.flush(0); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, g.index.flush(0))
 	if recs, behind := kept(t, g.db); len(recs) != 1 || len(behind) != 0 {
 		t.Fatalf("all is written, and the database has %v, behind of %v", recs, behind)
 	}
 	g.patch(t, early.Ref, Completed)
 	auto := g.create(t, func(o *CreateOptions) { o.ID, o.MadeBy = "auto", "script" })
-	if err := g.write(auto.Ref, "f", "one"); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, g.write(auto.Ref, "f", "one"))
 	gone := g.create(t, func(o *CreateOptions) { o.ID = "gone" })
 	g.patch(t, gone.Ref, Failed)
-	if err := g.Delete(context.Background(), gone.Ref, ""); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, g.Delete(context.Background(), gone.Ref, ""))
 	want := map[string]Record{}
 	for _, id := range []string{"early", "auto", "gone"} {
 		want[id], _ = known(t, g.index, id)
@@ -68,9 +59,7 @@ func TestKilledBeforeTheIndexIsWritten(t *testing.T) {
 		t.Fatalf("nothing was written, and the database has %v, behind of %v", recs, behind)
 	}
 	// As a power cut may have it: empty folders are not there.
-	if err := os.RemoveAll(filepath.Join(g.dir, "tasks", "auto")); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.RemoveAll(filepath.Join(g.dir, "tasks", "auto")))
 	g.kill(t)
 	for id, w := range want {
 		if got, ok := known(t, g.index, id); !ok || got != w {
@@ -97,29 +86,21 @@ func TestMarkStaysWhileUsed(t *testing.T) {
 	db := openState(t, filepath.Join(t.TempDir(), "state.db"))
 	defer db.Close()
 	x, err := loadIndex(db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer func() {
 		if err := x.close(); err != nil {
 			t.Error(err)
 		}
 	}()
 	first, err := x.begin("w")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	second, err := x.begin("w")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	x.note(Record{ID: "a", Workspace: "w", Status: Executing})
 	first()
 	flush := func(quiet time.Duration) (map[string]Record, []string) {
 		t.Helper()
-		if err := x.flush(quiet); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, x.flush(quiet))
 		return kept(t, db)
 	}
 	if recs, behind := flush(0); len(recs) != 1 || len(behind) != 1 {
@@ -133,9 +114,7 @@ func TestMarkStaysWhileUsed(t *testing.T) {
 		t.Errorf("long after a change: behind of %v", behind)
 	}
 	again, err := x.begin("w")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if _, behind := kept(t, db); len(behind) != 1 {
 		t.Errorf("at the next change: behind of %v", behind)
 	}
@@ -156,22 +135,14 @@ func TestLateIsOverruled(t *testing.T) {
 	db := openState(t, path)
 	defer func() { db.Close() }()
 	x, err := loadIndex(db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	end, err := x.begin("w")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for _, id := range []string{"a", "b", "c"} {
 		x.note(Record{ID: id, Workspace: "w", Status: Executing})
 	}
-	if err := x.put(Record{ID: "a", Workspace: "w", Status: Failed}); err != nil {
-		t.Fatal(err)
-	}
-	if err := x.remove("b"); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, x.put(Record{ID: "a", Workspace: "w", Status: Failed}))
+	need.NoError(t, x.remove("b"))
 	// Who writes late meanwhile comes after the transaction, and before the index
 	// has the new record: it must not know the old one as late.
 	if err := x.change([]string{"c"}, func(*state.Tx) error {
@@ -190,9 +161,7 @@ func TestLateIsOverruled(t *testing.T) {
 		t.Fatal(err)
 	}
 	end()
-	if err := x.close(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, x.close())
 	recs, behind := kept(t, db)
 	if len(recs) != 2 || recs["a"].Status != Failed || recs["c"].Status != Executing || len(behind) != 0 {
 		t.Errorf("%v, behind of %v", recs, behind)
@@ -225,9 +194,7 @@ func TestMarkedWorkspaceIsRead(t *testing.T) {
 	g := newRig(t)
 	m := g.create(t, func(o *CreateOptions) { o.ID = "a" })
 	end, err := g.index.begin(m.ID())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	info := m.Task.Info
 	info.Status = string(Paused)
 	if _, err := m.Store().PutTask(context.Background(), info, object.Zero); err != nil {
@@ -256,21 +223,15 @@ func TestTasksOfARestoredWorkspace(t *testing.T) {
 		m := g.create(t, func(o *CreateOptions) { o.ID = "a" })
 		ws := m.ID()
 		end, err := g.index.begin(ws)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		defer end()
 		m.Release()
-		if err := errors.Join(g.index.flush(0), g.db.Update(lose)); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, errors.Join(g.index.flush(0), g.db.Update(lose)))
 		g.dropLate()
 		g.shut(t)
 		rec, _, err := g.records.Get(ws)
 		rec.Restored = true
-		if err := errors.Join(err, g.records.Put(rec)); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, errors.Join(err, g.records.Put(rec)))
 		g.open(t)
 		if rec, ok := g.manager.Record(ws); !ok || !rec.Restored {
 			t.Errorf("%s: the workspace was opened", name)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/internal/state"
 )
 
@@ -27,9 +28,7 @@ func indexModel(t *testing.T, r *rand.Rand) {
 	x, err := loadIndex(db)
 	check := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 	}
 	check(err)
 	all := map[string]Record{}
@@ -106,9 +105,7 @@ func compareIndex(t *testing.T, x *index, all map[string]Record, pick func(...st
 	}
 	for before := (Record{}); ; {
 		page, err := x.page(before, n+1, f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if len(page) == 0 {
 			break
 		}
@@ -132,9 +129,7 @@ func compareIndex(t *testing.T, x *index, all map[string]Record, pick func(...st
 			}
 		}
 		recs, err := x.on(ws)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		slices.SortFunc(recs, newestFirst)
 		if n, err := x.count(ws); err != nil || n != count || x.live(ws) != live || !slices.Equal(ids(recs), on) {
 			t.Fatalf("%s has %d tasks, %d live, %v, want %d, %d, %v (%v)", ws, n, x.live(ws), ids(recs), count, live, on, err)

@@ -6,15 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/internal/state"
 )
 
 func openState(t *testing.T, path string) *state.DB {
 	t.Helper()
 	db, err := state.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return db
 }
 
@@ -29,27 +28,21 @@ func ids(recs []Record) []string {
 func known(t *testing.T, x *index, id string) (Record, bool) {
 	t.Helper()
 	r, ok, err := x.get(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return r, ok
 }
 
 func reserved(t *testing.T, x *index, r Record) bool {
 	t.Helper()
 	ok, err := x.reserve(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return ok
 }
 
 func byKeyOf(t *testing.T, x *index, key string) (Record, bool) {
 	t.Helper()
 	r, ok, err := x.withKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return r, ok
 }
 
@@ -59,9 +52,7 @@ func TestIndexKeepsAndPages(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	db := openState(t, path)
 	x, err := loadIndex(db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	start := time.Unix(1_700_000_000, 0).UTC()
 	// Two share an instant, one comes late in the order of making.
 	for i, id := range []string{"b", "a", "d", "c", "e"} {
@@ -77,9 +68,7 @@ func TestIndexKeepsAndPages(t *testing.T) {
 	if reserved(t, x, Record{ID: "a"}) {
 		t.Error("an id was given twice")
 	}
-	if err := x.put(Record{ID: "d", Workspace: "wd", Created: start.Add(3 * time.Second), Status: Failed, Deleted: true, KeyHash: "kd"}); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, x.put(Record{ID: "d", Workspace: "wd", Created: start.Add(3 * time.Second), Status: Failed, Deleted: true, KeyHash: "kd"}))
 	db.Close()
 	db = openState(t, path)
 	defer db.Close()
@@ -90,17 +79,13 @@ func TestIndexKeepsAndPages(t *testing.T) {
 	place := Record{}
 	for {
 		page, err := x.page(place, 2, filter{sees: anyWorkspace})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if len(page) == 0 {
 			break
 		}
 		got = append(got, ids(page)...)
 		place, err = parseCursor(cursor(page[len(page)-1]))
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 	}
 	if want := []string{"e", "c", "b", "a"}; !slices.Equal(got, want) {
 		t.Errorf("pages give %v, want %v", got, want)
@@ -111,9 +96,7 @@ func TestIndexKeepsAndPages(t *testing.T) {
 	if _, ok := byKeyOf(t, x, ""); ok {
 		t.Error("no key finds a task")
 	}
-	if err := x.remove("c"); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, x.remove("c"))
 	if _, ok := byKeyOf(t, x, "kc"); ok {
 		t.Error("a removed task is found by its key")
 	}
@@ -128,14 +111,10 @@ func TestAttribution(t *testing.T) {
 	db := openState(t, filepath.Join(t.TempDir(), "state.db"))
 	defer db.Close()
 	x, err := loadIndex(db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	set := func(id string, st Status, auto, active bool) {
 		t.Helper()
-		if err := x.put(Record{ID: id, Workspace: "w", Status: st, Auto: auto, Active: active}); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, x.put(Record{ID: id, Workspace: "w", Status: st, Auto: auto, Active: active}))
 	}
 	steps := []struct {
 		id           string

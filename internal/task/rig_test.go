@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/internal/state"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace"
@@ -28,9 +29,7 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	g := &rig{dir: t.TempDir(), root: t.TempDir(), records: &workspaces.MemRecords{}}
-	if err := os.WriteFile(filepath.Join(g.root, "f"), []byte("zero"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(g.root, "f"), []byte("zero"), 0o644))
 	g.open(t)
 	t.Cleanup(func() { g.shut(t) })
 	return g
@@ -40,9 +39,7 @@ func (g *rig) open(t *testing.T) {
 	t.Helper()
 	check := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 	}
 	var err error
 	g.db, err = state.Open(filepath.Join(g.dir, "state.db"))
@@ -95,18 +92,14 @@ func (g *rig) create(t *testing.T, change func(*CreateOptions)) *Made {
 		change(&o)
 	}
 	m, err := g.Create(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return m
 }
 
 func (g *rig) get(t *testing.T, id string) *Ref {
 	t.Helper()
 	r, err := g.Get(context.Background(), id, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return r
 }
 
@@ -117,9 +110,7 @@ func (g *rig) write(r *Ref, path, data string) error {
 
 func (g *rig) patch(t *testing.T, r *Ref, st Status) {
 	t.Helper()
-	if err := g.Patch(context.Background(), r, Patch{Status: &st}, ""); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, g.Patch(context.Background(), r, Patch{Status: &st}, ""))
 }
 
 // mustPath is for paths that a test writes down.

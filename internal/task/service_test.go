@@ -17,6 +17,7 @@ import (
 
 	"umbra/gitstore/message"
 	"umbra/internal/errs"
+	"umbra/internal/need"
 	"umbra/internal/state"
 	"umbra/internal/workspace"
 )
@@ -75,13 +76,9 @@ func TestIndexIsRebuilt(t *testing.T) {
 	a := g.create(t, func(o *CreateOptions) { o.ID = "a"; o.MadeBy = "session s1" })
 	b := g.create(t, func(o *CreateOptions) { o.ID = "b" })
 	c := g.create(t, func(o *CreateOptions) { o.ID = "c" })
-	if err := g.write(a.Ref, "f", "one"); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, g.write(a.Ref, "f", "one"))
 	g.patch(t, c.Ref, Failed)
-	if err := g.Delete(context.Background(), c.Ref, ""); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, g.Delete(context.Background(), c.Ref, ""))
 	want := map[string]Record{}
 	for _, id := range []string{"a", "b", "c"} {
 		want[id], _ = known(t, g.index, id)
@@ -101,12 +98,8 @@ func TestIndexIsRebuilt(t *testing.T) {
 			}
 		}
 	}
-	if err := g.index.flush(0); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.db.Update(func(tx *state.Tx) error { return tx.DeleteBucket(bucket) }); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, g.index.flush(0))
+	need.NoError(t, g.db.Update(func(tx *state.Tx) error { return tx.DeleteBucket(bucket) }))
 	g.reopen(t)
 	same("rebuilt")
 
@@ -115,9 +108,7 @@ func TestIndexIsRebuilt(t *testing.T) {
 	behind := want["b"]
 	behind.Pending, behind.Status = true, Paused
 	for _, r := range []Record{behind, {ID: "never", Workspace: ws, Created: time.Now().UTC(), Status: Executing, Pending: true}} {
-		if err := g.index.put(r); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, g.index.put(r))
 	}
 	g.reopen(t)
 	same("settled")
@@ -141,9 +132,7 @@ func TestWritable(t *testing.T) {
 		{id, ws, "task_paused", func() { g.patch(t, r.Ref, Paused) }},
 		{id, ws, "task_ended", func() { g.patch(t, r.Ref, Completed) }},
 		{id, ws, "task_not_found", func() {
-			if err := g.Delete(context.Background(), r.Ref, ""); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, g.Delete(context.Background(), r.Ref, ""))
 		}},
 	} {
 		c.prepare()
@@ -201,9 +190,7 @@ func TestNoChangeAfterTheEnd(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if ev.Kind == EventChange {
 			seen++
 		}
@@ -224,9 +211,7 @@ func TestStreamLags(t *testing.T) {
 	st := g.WorkspaceStream(g.get(t, r.Task.ID).Workspace, FromNow)
 	defer st.Close()
 	for i := range 9 {
-		if err := g.write(r.Ref, "f", fmt.Sprint(i)); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, g.write(r.Ref, "f", fmt.Sprint(i)))
 	}
 	ev, err := st.Next(context.Background())
 	if err != nil || ev.Kind != EventLagged || ev.After != 1 {
@@ -276,9 +261,7 @@ func TestStreamEnds(t *testing.T) {
 	forgotten := wait(g.WorkspaceStream(g.get(t, r.Task.ID).Workspace, 0))
 	ws := r.ID()
 	r.Release()
-	if err := g.Forget(context.Background(), ws, false); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, g.Forget(context.Background(), ws, false))
 	if err := <-forgotten; !errors.Is(err, io.EOF) {
 		t.Errorf("forgotten: %v", err)
 	}
@@ -319,9 +302,7 @@ func TestLargeChangeSets(t *testing.T) {
 	var seen []string
 	for after := uint64(0); ; {
 		entries, next, err := g.Changes(context.Background(), r.Ref, Filter{}, after, 250)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		for _, e := range entries {
 			if e.ID != uint64(len(seen)+1) {
 				t.Fatalf("entry %d has the id %d", len(seen)+1, e.ID)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/internal/term"
 )
 
@@ -80,13 +81,9 @@ func TestPager(t *testing.T) {
 	}
 	o := term.Open(tty, term.Options{Color: term.Auto, Page: true, Env: env})
 	o.Printf("%s\n", o.Paint(term.Commit, "text"))
-	if err := o.Close(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, o.Close())
 	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if want := "\x1b[33mtext\x1b[m\nFRX\n"; string(got) != want {
 		t.Errorf("paged %q, want %q", got, want)
 	}
@@ -111,9 +108,7 @@ func TestPagerLeftAndMissing(t *testing.T) {
 	}
 	o = term.Open(tty, term.Options{Page: true, Env: func(string) string { return "no-such-pager" }})
 	o.Printf("here\n")
-	if err := o.Close(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, o.Close())
 	line := make([]byte, 4)
 	if _, err := io.ReadFull(master, line); err != nil || string(line) != "here" {
 		t.Errorf("%q, %v", line, err)
@@ -171,12 +166,8 @@ func FuzzDiff(f *testing.F) {
 		}
 		var got bytes.Buffer
 		o := term.Open(&got, term.Options{Color: term.Always})
-		if err := o.Diff(strings.NewReader(patch)); err != nil {
-			t.Fatal(err)
-		}
-		if err := o.Close(); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, o.Diff(strings.NewReader(patch)))
+		need.NoError(t, o.Close())
 		plain := got.String()
 		for _, st := range []term.Style{term.Meta, term.Frag, term.Added, term.Removed, "\x1b[m"} {
 			plain = strings.ReplaceAll(plain, string(st), "")
@@ -191,12 +182,8 @@ func TestDiffColours(t *testing.T) {
 	patch := "diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1,3 +1,2 @@ func\n--- gone\n+-- came\n same\n-last\n\\ No newline at end of file\ndiff --git a/b b/b\nold mode 100644\nnew mode 100755\n"
 	var got bytes.Buffer
 	o := term.Open(&got, term.Options{Color: term.Always})
-	if err := o.Diff(strings.NewReader(patch)); err != nil {
-		t.Fatal(err)
-	}
-	if err := o.Close(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, o.Diff(strings.NewReader(patch)))
+	need.NoError(t, o.Close())
 	var want strings.Builder
 	for _, l := range []struct {
 		st   term.Style

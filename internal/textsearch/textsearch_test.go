@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 func TestCompile(t *testing.T) {
@@ -25,9 +27,7 @@ func TestCompile(t *testing.T) {
 
 func TestFind(t *testing.T) {
 	re, err := Compile("ne+dle")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	long := strings.Repeat("ä", MaxLine)
 	for line, want := range map[string]int{"": -1, "x needle": 2, long: -1, long + "needle": len(long), "needle" + long: 0} {
 		if got, err := Find(t.Context(), re, []byte(line)); got != want || err != nil {
@@ -39,9 +39,7 @@ func TestFind(t *testing.T) {
 // A search ends with its context in the middle of a line.
 func TestFindEnds(t *testing.T) {
 	re, err := Compile(strings.Repeat("(a*)*", 100) + "b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	// Whole, this line takes minutes.
@@ -55,9 +53,7 @@ func TestSlots(t *testing.T) {
 	var releases []func()
 	for range cap(s) {
 		release, err := s.Take(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		releases = append(releases, release)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/internal/textsearch"
 )
 
@@ -17,9 +18,7 @@ func TestGrepIsBounded(t *testing.T) {
 	g.check(err)
 	call := func(ctx context.Context, name string, args map[string]any) (Answer, error) {
 		raw, err := json.Marshal(args)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		return g.Call(ctx, made.ID, Call{Name: name, Args: raw})
 	}
 	if a, err := call(t.Context(), "write_file", map[string]any{"path": "/p/long", "content": strings.Repeat("a", 5<<20) + "needle\nneedle two\n"}); err != nil || a.Failed {

@@ -8,6 +8,7 @@ import (
 
 	"umbra/internal/errs"
 	"umbra/internal/history"
+	"umbra/internal/need"
 	"umbra/internal/state"
 	"umbra/internal/toolset/tool"
 )
@@ -20,9 +21,7 @@ func TestIndex(t *testing.T) {
 	one := Record{ID: "one", KeyHash: "k1", Idle: time.Hour, Until: now, Clients: map[string]Served{"c": {}}}
 	two := Record{ID: "two", KeyHash: "k2", Loose: []string{"t"}}
 	for _, r := range []Record{one, two} {
-		if err := db.Put(bucket, r.ID, r); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, db.Put(bucket, r.ID, r))
 	}
 	keys := func() map[string][]string {
 		all := map[string][]string{}
@@ -39,9 +38,7 @@ func TestIndex(t *testing.T) {
 		return all
 	}
 	for range 2 {
-		if err := records.Index(db); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, records.Index(db))
 	}
 	want := map[string][]string{byKey: {"k1", "k2"}, unsettled: {"two"}, leased: {leaseKey(&one)}, serving: {"one"}}
 	if got := keys(); !maps.EqualFunc(got, want, slices.Equal) {
@@ -55,9 +52,7 @@ func TestIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	one.Until = now.Add(time.Minute)
-	if err := records.Remove(db, "two"); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, records.Remove(db, "two"))
 	want = map[string][]string{byKey: {"k1"}, leased: {leaseKey(&one)}}
 	if got := keys(); !maps.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("%q, want %q", got, want)

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 const twoTurns = `[
@@ -27,15 +29,11 @@ var steps = []string{
 func after(t *testing.T, n int) *History {
 	t.Helper()
 	var calls []Call
-	if err := json.Unmarshal([]byte(twoTurns), &calls); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, json.Unmarshal([]byte(twoTurns), &calls))
 	var entries []Entry
 	for i := n - 1; i >= 0; i-- {
 		var e Entry
-		if err := json.Unmarshal([]byte(steps[i]), &e); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, json.Unmarshal([]byte(steps[i]), &e))
 		entries = append(entries, e)
 	}
 	return build(calls, entries)

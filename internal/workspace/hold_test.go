@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/internal/workspace/pathlock"
 	"umbra/internal/wspath"
 )
@@ -16,9 +17,7 @@ func TestHold(t *testing.T) {
 	w := &Workspace{locks: table}
 	ctx := t.Context()
 	held, release, err := w.Hold(ctx, []wspath.Path{"a", "dir"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	l, err := table.Acquire(held, []wspath.Path{"a", "dir/x"})
 	if err != nil || !l.Covers("dir/y") {
 		t.Fatalf("under the hold: %v", err)
@@ -34,9 +33,7 @@ func TestHold(t *testing.T) {
 		t.Errorf("another writer did not wait: %v", err)
 	}
 	other, err := table.Acquire(ctx, []wspath.Path{"b"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	other.Release()
 	done := make(chan error)
 	go func() {
@@ -56,8 +53,6 @@ func TestHold(t *testing.T) {
 	}
 	// Of another workspace's hold a table knows nothing.
 	l, err = pathlock.New().Acquire(held, []wspath.Path{"b"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	l.Release()
 }

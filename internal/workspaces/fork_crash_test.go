@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
@@ -149,9 +150,7 @@ func TestForkCrashAtEveryCall(t *testing.T) {
 			n++
 			return on(n, c, f)
 		})
-		if err := f.play(); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, f.play())
 		b.on(nil)
 		calls = n
 		b.stop()

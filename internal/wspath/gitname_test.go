@@ -78,9 +78,7 @@ func TestNamesAgainstFsck(t *testing.T) {
 	var paths strings.Builder
 	for i, name := range names {
 		file := filepath.Join(repo, fmt.Sprintf("tree%d", i))
-		if err := os.WriteFile(file, fmt.Appendf(nil, "120000 %s\x00%s", name, raw), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(file, fmt.Appendf(nil, "120000 %s\x00%s", name, raw), 0o600))
 		fmt.Fprintln(&paths, file)
 	}
 	out, _ := git(paths.String(), "hash-object", "--literally", "--no-filters", "-w", "-t", "tree", "--stdin-paths")

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"umbra/internal/errs"
+	"umbra/internal/need"
 	"umbra/internal/wspath"
 )
 
@@ -87,13 +88,9 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%q is no UTF-8 in JSON: %q", p, text)
 		}
 		wire, err := json.Marshal(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		var sent string
-		if err := json.Unmarshal(wire, &sent); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, json.Unmarshal(wire, &sent))
 		if back, err := wspath.FromJSON(sent, enc, wspath.AllowRoot); err != nil || back != p {
 			t.Fatalf("%q comes back as %q, %v", p, back, err)
 		}

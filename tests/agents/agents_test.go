@@ -42,14 +42,10 @@ func installed(t *testing.T, agents ...string) string {
 		need.Missing(t, "the lock file has the agents' programs for Linux on x86-64")
 	}
 	raw, err := os.ReadFile("package-lock.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	type pack struct{ Version string }
 	var lock struct{ Packages map[string]pack }
-	if err := json.Unmarshal(raw, &lock); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, json.Unmarshal(raw, &lock))
 	for _, a := range agents {
 		for _, name := range packages[a] {
 			name = "node_modules/" + name
@@ -61,9 +57,7 @@ func installed(t *testing.T, agents ...string) string {
 		}
 	}
 	dir, err := filepath.Abs("node_modules")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return dir
 }
 
@@ -80,9 +74,7 @@ func newScene(t *testing.T, files map[string]string, agents ...string) *scene {
 	t.Helper()
 	packages := installed(t, agents...)
 	home, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	s := &scene{home: home, dir: filepath.Join(home, "project"), packages: packages}
 	path := filepath.Dir(harness.Binary(t))
 	if path, err = filepath.Abs(path); err != nil {
@@ -113,24 +105,16 @@ func (s *scene) wire(t *testing.T, agents ...string) {
 func (s *scene) put(t *testing.T, name, text string) {
 	t.Helper()
 	name = filepath.Join(s.dir, name)
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	need.NoError(t, os.WriteFile(name, []byte(text), 0o644))
 }
 
 // configure writes a file of an agent's own settings into the home.
 func (s *scene) configure(t *testing.T, name, text string) {
 	t.Helper()
 	name = filepath.Join(s.home, name)
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	need.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 }
 
 // try runs a program in the project with the scene's environment.
@@ -189,9 +173,7 @@ func (s *scene) files(t *testing.T) map[string]string {
 		out[filepath.ToSlash(rel)] = string(raw)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return out
 }
 
@@ -238,12 +220,8 @@ enabled = false
 `)
 	// opencode asks a registry for this package unless it finds it.
 	plugin := filepath.Join(s.home, ".config", "opencode", "node_modules", "@opencode-ai", "plugin")
-	if err := os.MkdirAll(filepath.Dir(plugin), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(filepath.Join(s.packages, "@opencode-ai", "plugin"), plugin); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.MkdirAll(filepath.Dir(plugin), 0o755))
+	need.NoError(t, os.Symlink(filepath.Join(s.packages, "@opencode-ai", "plugin"), plugin))
 	var has struct{ Version string }
 	if raw, err := os.ReadFile(filepath.Join(s.packages, "@opencode-ai", "plugin", "package.json")); err == nil {
 		_ = json.Unmarshal(raw, &has)

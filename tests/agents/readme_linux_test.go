@@ -29,9 +29,7 @@ import (
 func readmeCommands(t *testing.T, heading string) []string {
 	t.Helper()
 	raw, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	_, section, ok := strings.Cut(string(raw), "\n"+heading+"\n")
 	if !ok {
 		t.Fatalf("the README has no %q", heading)
@@ -54,9 +52,7 @@ func readmeCommands(t *testing.T, heading string) []string {
 func archive(t *testing.T, name, version string) {
 	t.Helper()
 	program, err := os.ReadFile(harness.Binary(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	w := tar.NewWriter(z)
@@ -65,34 +61,24 @@ func archive(t *testing.T, name, version string) {
 		if err == nil {
 			_, err = w.Write(data)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 	}
-	if err := errors.Join(w.Close(), z.Close(), os.WriteFile(name, b.Bytes(), 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, errors.Join(w.Close(), z.Close(), os.WriteFile(name, b.Bytes(), 0o644)))
 }
 
 // typed runs a command line in a terminal, and answers yes to each question.
 func (s *scene) typed(t *testing.T, command string) (status int, out string) {
 	t.Helper()
 	main, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer main.Close()
 	n, err := unix.IoctlGetInt(int(main.Fd()), unix.TIOCGPTN)
 	if err == nil {
 		err = unix.IoctlSetPointerInt(int(main.Fd()), unix.TIOCSPTLCK, 0)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", command)
@@ -100,9 +86,7 @@ func (s *scene) typed(t *testing.T, command string) (status int, out string) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	err = cmd.Start()
 	tty.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	var text bytes.Buffer
 	for buf := make([]byte, 4096); ; { // ends when the last process has closed the terminal
 		n, err := main.Read(buf)
@@ -126,18 +110,14 @@ func TestReadmeFirstUndo(t *testing.T) {
 	need.Tool(t, "bash")
 	packages := installed(t, "codex", "opencode")
 	home, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	s := &scene{home: home, dir: filepath.Join(home, "project"), packages: packages}
 	s.env = []string{"PATH=" + filepath.Join(home, ".local", "bin") + ":" + filepath.Join(packages, ".bin") + ":" + os.Getenv("PATH"),
 		"HOME=" + home, "TMPDIR=" + t.TempDir(), "TERM=xterm", "LC_ALL=C.UTF-8", "NO_PROXY=127.0.0.1", "SHELL=/bin/sh"}
 	s.put(t, "base.txt", "old\n")
 	s.put(t, "gone.txt", "not committed\n")
 	const version = "1.2.3"
-	if err := os.MkdirAll(filepath.Join(home, ".local"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.MkdirAll(filepath.Join(home, ".local"), 0o755))
 	archive(t, filepath.Join(home, "umbra-"+version+"-linux-amd64.tar.gz"), version)
 	m := newModel(t, map[string]map[string][]step{"codex": {"main": {{calls: []toolCall{{name: "exec_command", args: map[string]any{
 		"cmd": "sed -i s/old/new/ base.txt; rm gone.txt; echo one > added.txt"}}}}}}}, nil)

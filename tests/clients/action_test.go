@@ -105,26 +105,18 @@ func runAction(t *testing.T, g *github, inputs map[string]string) *job {
 	}
 	folder := abs(t, "../../clients/action")
 	raw, err := os.ReadFile(filepath.Join(folder, "action.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if err := yaml.Unmarshal(raw, &action); err != nil || action.Runs.Using != "composite" {
 		t.Fatal(err)
 	}
 	temp := t.TempDir()
 	event := filepath.Join(temp, "event.json")
-	if err := os.WriteFile(event, []byte(`{"pull_request":{"number":7}}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(event, []byte(`{"pull_request":{"number":7}}`), 0o600))
 	// A program named umbra that notes its arguments, and git's by a trace.
 	bin := filepath.Join(temp, "bin")
-	if err := os.MkdirAll(bin, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.MkdirAll(bin, 0o700))
 	script := fmt.Sprintf("#!/bin/sh\nprintf '%%s\\n' \"umbra $*\" >>%q\nexec %q \"$@\"\n", filepath.Join(temp, "arguments"), harness.Binary(t))
-	if err := os.WriteFile(filepath.Join(bin, "umbra"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(bin, "umbra"), []byte(script), 0o700))
 	j := &job{outputs: map[string]string{}}
 	steps := map[string]map[string]string{}
 	value := func(text string) string {
@@ -159,9 +151,7 @@ func runAction(t *testing.T, g *github, inputs map[string]string) *job {
 		}
 		output, paths := filepath.Join(temp, "output"), filepath.Join(temp, "path")
 		for _, f := range []string{output, paths} {
-			if err := os.WriteFile(f, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, os.WriteFile(f, nil, 0o600))
 		}
 		cmd := exec.Command(s.Shell, "-e", "-c", s.Run)
 		cmd.Dir = temp
@@ -197,9 +187,7 @@ func runAction(t *testing.T, g *github, inputs map[string]string) *job {
 func must(t *testing.T, name string) []byte {
 	t.Helper()
 	raw, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return raw
 }
 
@@ -211,9 +199,7 @@ const evil = "a<img src=x>`@everyone` | [x](http:evil) ::set-output.txt"
 func agents(t *testing.T) (s *harness.Server, workspace, token string) {
 	s = harness.Start(t, harness.Options{})
 	root := t.TempDir()
-	if err := os.WriteFile(filepath.Join(root, "base"), []byte("1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(root, "base"), []byte("1\n"), 0o600))
 	workspace = s.Do("POST", "/tasks", map[string]any{"task_id": "fix-1", "goal": "<b>fix</b> @team", "workspace": root}).Expect(201).Text("workspace_id")
 	for _, w := range [][3]string{{"good", "one", "1\n2\n"}, {"bad", evil, "secret-content\n"}, {"good", "one", "1\n2\n3\n"}} {
 		s.Do("POST", "/tasks/fix-1/batch", map[string]any{"operations": []map[string]any{{"op": "write", "path": w[1], "content": w[2]}}}, "X-Subtask-Id: "+w[0]).Expect(200)
@@ -303,9 +289,7 @@ func TestActionBundle(t *testing.T) {
 	s, workspace, token := agents(t)
 	bundle := filepath.Join(t.TempDir(), "fix.bundle")
 	res := s.Do("GET", "/tasks/fix-1/bundle", nil, "Authorization: Bearer "+token).Expect(200)
-	if err := os.WriteFile(bundle, res.Body, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(bundle, res.Body, 0o600))
 	repo := filepath.Join(s.DataDir, "workspaces", workspace, "repo.git")
 	for _, from := range []string{bundle, repo} {
 		if j := runAction(t, g, map[string]string{"task": "fix-1", "from": from, "comment": "false"}); len(j.failed) > 0 || j.outputs["proved"] != "true" {
@@ -326,18 +310,12 @@ func TestActionInstalls(t *testing.T) {
 	s, workspace, token := agents(t)
 	inputs := map[string]string{"task": "fix-1", "from": s.URL + "/git/" + workspace + ".git", "token": token, "comment": "false", "umbra-version": "v9"}
 	out, err := exec.Command("sh", "-c", `echo "$(uname -s | tr LD ld) $(uname -m | sed 's/x86_64/amd64/;s/aarch64/arm64/')"`).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	name := "umbra-v9-" + strings.ReplaceAll(strings.TrimSpace(string(out)), " ", "-")
 	dir := t.TempDir()
 	bin := filepath.Join(dir, name, "bin")
-	if err := os.MkdirAll(bin, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(bin, "umbra"), fmt.Appendf(nil, "#!/bin/sh\necho from the release >&2\nexec %q \"$@\"\n", harness.Binary(t)), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.MkdirAll(bin, 0o755))
+	need.NoError(t, os.WriteFile(filepath.Join(bin, "umbra"), fmt.Appendf(nil, "#!/bin/sh\necho from the release >&2\nexec %q \"$@\"\n", harness.Binary(t)), 0o755))
 	run(t, dir, nil, "sh", "-c", "tar -czf "+name+".tar.gz "+name+" && sha256sum "+name+".tar.gz >SHA256SUMS")
 	for _, f := range []string{name + ".tar.gz", "SHA256SUMS"} {
 		g.releases["v9/"+f] = must(t, filepath.Join(dir, f))

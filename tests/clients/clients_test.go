@@ -39,9 +39,7 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) {
 func abs(t *testing.T, path string) string {
 	t.Helper()
 	path, err := filepath.Abs(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return path
 }
 
@@ -136,15 +134,11 @@ func TestWheel(t *testing.T) {
 		need.Missing(t, "Python's setuptools and wheel are not installed (tests/tools/setup)")
 	}
 	source, out := t.TempDir(), t.TempDir()
-	if err := os.CopyFS(source, os.DirFS(abs(t, "../../clients/python"))); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.CopyFS(source, os.DirFS(abs(t, "../../clients/python"))))
 	run(t, source, nil, python, "-c", "import sys, setuptools.build_meta as b; b.build_wheel(sys.argv[1])", out)
 	wheel := filepath.Join(out, "umbra-0.1.0-py3-none-any.whl")
 	archive, err := zip.OpenReader(wheel)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer archive.Close()
 	var names []string
 	for _, f := range archive.File {
@@ -157,9 +151,7 @@ func TestWheel(t *testing.T) {
 	var want []string
 	for _, pattern := range []string{"*.py", "py.typed"} {
 		files, err := filepath.Glob(filepath.Join(source, "umbra", pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		for _, f := range files {
 			want = append(want, filepath.Base(f))
 		}
@@ -176,9 +168,7 @@ func TestWheel(t *testing.T) {
 func TestPython(t *testing.T) {
 	need.Tool(t, "python3")
 	dir, err := filepath.Abs("../../clients/python")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	s := harness.Start(t, harness.Options{Config: commands})
 	for _, name := range []string{"tests/test_client.py", "tests/test_deepagents.py", "tests/test_readme.py"} {
 		run(t, dir, []string{"UMBRA_TEST_URL=" + s.URL, "UMBRA_TEST_DIR=" + t.TempDir(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=" + dir}, "python3", "-m", "unittest", name)
@@ -190,22 +180,16 @@ func TestPython(t *testing.T) {
 func TestOpencode(t *testing.T) {
 	need.Tool(t, "node")
 	dir, err := filepath.Abs("../../clients/opencode")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	s := harness.Start(t, harness.Options{})
 	env := []string{"UMBRA_TEST_URL=" + s.URL, "UMBRA_TEST_DIR=" + t.TempDir(), "UMBRA_DATA_DIR=" + t.TempDir()}
 	run(t, dir, env, "node", "--test", "--test-timeout=120000", "test/umbra.test.mjs")
 	home := t.TempDir()
 	program, err := filepath.Abs(harness.Binary(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	run(t, home, []string{"HOME=" + home, "XDG_CONFIG_HOME=", "UMBRA_DATA_DIR=" + filepath.Join(home, "data")}, program, "init", "--user", "--yes", "--agent", "opencode", home)
 	plugin := filepath.Join(home, ".config", "opencode", "plugins", "umbra.mjs")
-	if err := os.Rename(filepath.Join(filepath.Dir(plugin), "umbra.js"), plugin); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Rename(filepath.Join(filepath.Dir(plugin), "umbra.js"), plugin))
 	// Another server: the session names are the same.
 	s = harness.Start(t, harness.Options{})
 	env = []string{"UMBRA_TEST_URL=" + s.URL, "UMBRA_TEST_DIR=" + t.TempDir(), "UMBRA_DATA_DIR=" + t.TempDir(), "UMBRA_TEST_PLUGIN=" + plugin}

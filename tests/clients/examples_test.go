@@ -53,18 +53,14 @@ func TestExamples(t *testing.T) {
 	wanted, have := readManifest(t, filepath.Join(source, "package.json")), readManifest(t, filepath.Join(client, "package.json"))
 	at := t.TempDir()
 	modules := filepath.Join(at, "node_modules")
-	if err := os.Mkdir(modules, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(modules, 0o755))
 	for name, version := range wanted.Dependencies {
 		if name != "umbra-client" && have.DevDependencies[name] != version {
 			t.Errorf("examples/package.json has %s %s, clients/typescript %q", name, version, have.DevDependencies[name])
 		}
 	}
 	packages, err := os.ReadDir(filepath.Join(client, "node_modules"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for _, p := range packages {
 		if !strings.HasPrefix(p.Name(), ".") {
 			link(t, filepath.Join(client, "node_modules", p.Name()), filepath.Join(modules, p.Name()))
@@ -72,12 +68,8 @@ func TestExamples(t *testing.T) {
 	}
 	link(t, client, filepath.Join(modules, "umbra-client"))
 	files, err := filepath.Glob(filepath.Join(source, "*.mjs"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.CopyFS(at, os.DirFS(source)); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
+	need.NoError(t, os.CopyFS(at, os.DirFS(source)))
 	s := harness.Start(t, harness.Options{})
 	example := func(name, program string, env []string, args ...string) {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +102,5 @@ func TestExamples(t *testing.T) {
 
 func link(t *testing.T, to, at string) {
 	t.Helper()
-	if err := os.Symlink(to, at); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Symlink(to, at))
 }

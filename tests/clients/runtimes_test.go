@@ -33,9 +33,7 @@ func TestBrowser(t *testing.T) {
 	playwright := installed(t, "../ui/node_modules/playwright-core/package.json")
 	// The origin must be known to the server before the page's server listens.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	origin := "http://" + l.Addr().String()
 	l.Close()
 	config := fmt.Sprintf("http: {origins: ['%s']}\nauth: {tokens: [{name: page, scope: write, roots: ['/'], sha256: '%x'}]}\n", origin, sha256.Sum256([]byte("open sesame")))

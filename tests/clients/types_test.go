@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -165,9 +166,7 @@ func generate(t *testing.T, document []byte) (typescript, python string) {
 			Schemas map[string]*schema `json:"schemas"`
 		} `json:"components"`
 	}
-	if err := json.Unmarshal(document, &doc); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, json.Unmarshal(document, &doc))
 	all := doc.Components.Schemas
 	wanted := map[string]bool{}
 	var want func(name string)
@@ -233,26 +232,18 @@ func members(text string) map[string][]string {
 func TestTypes(t *testing.T) {
 	s := harness.Start(t, harness.Options{})
 	res, err := s.Client.Get(s.URL + "/openapi.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer res.Body.Close()
 	document, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	ts, py := generate(t, document)
 	for name, want := range map[string]string{"../../clients/typescript/src/wire.ts": ts, "../../clients/python/umbra/wire.py": py} {
 		if os.Getenv("UMBRA_UPDATE") != "" {
-			if err := os.WriteFile(name, []byte(want), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, os.WriteFile(name, []byte(want), 0o644))
 			continue
 		}
 		have, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		now := members(want)
 		for kind, lines := range members(string(have)) {
 			for _, line := range lines {

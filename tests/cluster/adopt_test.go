@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"umbra/internal/cluster/clustertest"
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -102,9 +103,7 @@ func TestAdoptVirtual(t *testing.T) {
 	err := clustertest.Await(10*time.Second, func() (bool, error) {
 		return n1.Do("PUT", content("d"), []byte("by n1")).Status/100 == 2, nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if res := n1.Do("GET", content("c"), nil).Expect(http.StatusOK); string(res.Body) != "goes on" {
 		t.Errorf("%s", res.Body)
 	}

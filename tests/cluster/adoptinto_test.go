@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"umbra/internal/cluster/clustertest"
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -21,16 +22,10 @@ func TestAdoptInto(t *testing.T) {
 	n1, n2, n3 := r.physical("n1"), r.physical("n2"), r.serve("n3")
 	root := t.TempDir()
 	for name, content := range map[string]string{"a": "first", "sub/b": "below"} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(root, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o700))
+		need.NoError(t, os.WriteFile(filepath.Join(root, name), []byte(content), 0o600))
 	}
-	if err := os.Symlink("a", filepath.Join(root, "link")); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Symlink("a", filepath.Join(root, "link")))
 	made := r.open(n1, root, "n1")
 	content := func(path string) string { return "/tasks/" + made.ID + "/content?path=" + path }
 	put := func(s *harness.Server, path, body string) string {
@@ -95,9 +90,7 @@ func TestAdoptInto(t *testing.T) {
 	if b, err := os.ReadFile(filepath.Join(into, "c")); err != nil || string(b) != "goes on" {
 		t.Errorf("%q, %v", b, err)
 	}
-	if err := os.WriteFile(filepath.Join(into, "d"), []byte("by hand"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(into, "d"), []byte("by hand"), 0o600))
 	err := clustertest.Await(10*time.Second, func() (bool, error) {
 		res := n3.Do("GET", content("d"), nil)
 		return res.Status == http.StatusOK && string(res.Body) == "by hand", nil
@@ -155,9 +148,7 @@ func TestFolderHistoryLost(t *testing.T) {
 	}
 	r.copied(made.Workspace, seq)
 	n1.Stop()
-	if err := os.RemoveAll(filepath.Join(n1.DataDir, "workspaces", made.Workspace)); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.RemoveAll(filepath.Join(n1.DataDir, "workspaces", made.Workspace)))
 	n1.Restart()
 	var log struct {
 		Entries []entry `json:"entries"`

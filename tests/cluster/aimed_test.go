@@ -224,9 +224,7 @@ func TestMutants(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for _, a := range aimed {
 		for _, mutant := range a.mutants {
 			t.Run(mutant, func(t *testing.T) {

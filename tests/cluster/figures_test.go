@@ -260,9 +260,7 @@ func TestColdOpenFigure(t *testing.T) {
 			m := w.members[0]
 			m.setPaused(true)
 			m.server.Stop()
-			if err := os.RemoveAll(m.server.DataDir); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, os.RemoveAll(m.server.DataDir))
 			m.restart()
 			w.s3.Fail(blobtest.Faults{Delay: 30 * time.Millisecond})
 			began := time.Now()
@@ -299,9 +297,7 @@ func TestIdleFigure(t *testing.T) {
 		w.pair.A.SQL("VACUUM FULL journal")
 		bytesOf := func(tables string) int64 {
 			n, err := strconv.ParseInt(w.pair.A.SQL("SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace WHERE s.nspname = 'public' AND c.relkind IN ('r', 'p') AND (c.relname "+tables+")"), 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			return n
 		}
 		for _, m := range w.members {
@@ -395,9 +391,7 @@ func (w *world) requests() (n int) {
 func residentOf(t *testing.T, pid int) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for line := range strings.Lines(string(status)) {
 		var kb int64
 		if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &kb); err == nil {

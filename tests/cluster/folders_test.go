@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"umbra/internal/cluster/clustertest"
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -86,14 +87,10 @@ func TestDirectories(t *testing.T) {
 	r.env = append(r.env, "UMBRA_CLUSTER_PHYSICAL=true")
 	nodes := []*harness.Server{r.serve("n1"), r.serve("n2"), r.serve("n3")}
 	top, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	dir, other := filepath.Join(top, "a"), filepath.Join(top, "b")
 	for _, d := range []string{filepath.Join(dir, "inside"), other} {
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.MkdirAll(d, 0o755))
 	}
 	// All at once: one of them makes it.
 	found := make([]task, 2*len(nodes))

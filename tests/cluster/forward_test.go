@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"umbra/internal/cluster/clustertest"
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -121,9 +122,7 @@ func TestForward(t *testing.T) {
 		res := other.Do("PUT", file, []byte("after"), "Idempotency-Key: after")
 		return res.Status/100 == 2, nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	t.Logf("the first write after %v", time.Since(begun))
 	stream = other.Stream("/workspaces/"+made.Workspace+"/stream", "Last-Event-ID: "+last)
 	defer stream.Close()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -57,9 +58,7 @@ func tree(t *testing.T, dir string) map[string]string {
 		out[strings.TrimPrefix(name, dir)] = fmt.Sprintf("%x", sha256.Sum256(data))
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return out
 }
 
@@ -197,9 +196,7 @@ func TestImportKilled(t *testing.T) {
 	cut := 0
 	for wait := 150 * time.Millisecond; ; wait += 150 * time.Millisecond {
 		cmd := harness.Command(t, r.env, "cluster", "import", one.DataDir, "--cluster", r.url, "--blobs", r.blobs)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, cmd.Start())
 		timer := time.AfterFunc(wait, func() { cmd.Process.Kill() })
 		err := cmd.Wait()
 		timer.Stop()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -18,9 +19,7 @@ func TestImportDirectories(t *testing.T) {
 	r.run(nil, 0, "init", "--lease", "1s")
 	one := harness.Start(t, harness.Options{})
 	root, lost := t.TempDir(), t.TempDir()
-	if err := os.WriteFile(filepath.Join(root, "before"), []byte("before"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(root, "before"), []byte("before"), 0o600))
 	var dir, virtual, gone, clash task
 	one.Do("POST", "/tasks", map[string]any{"goal": "dir", "workspace": root}).Expect(http.StatusCreated).JSON(&dir)
 	one.Do("POST", "/tasks", map[string]any{"goal": "v", "kind": "virtual", "namespace": []string{"v"}}).Expect(http.StatusCreated).JSON(&virtual)
@@ -71,9 +70,7 @@ func TestImportDirectories(t *testing.T) {
 	n1 := r.physical("n1") // the only one that is live on this machine
 	var other task
 	n1.Do("POST", "/tasks", map[string]any{"goal": "other", "workspace": lost}).Expect(http.StatusCreated).JSON(&other)
-	if err := os.WriteFile(filepath.Join(root, "since"), []byte("since the stop"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(root, "since"), []byte("since the stop"), 0o600))
 	dry = imported{}
 	r.run(&dry, 1, "import", one.DataDir, "--dry-run")
 	left := fmt.Sprint(dry.Left)

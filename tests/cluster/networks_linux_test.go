@@ -55,9 +55,7 @@ func newNetwork(t *testing.T, number int) *network {
 	n := &network{t: t, number: number}
 	holder := exec.Command("sleep", "infinity")
 	holder.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	if err := holder.Start(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, holder.Start())
 	t.Cleanup(func() {
 		_ = holder.Process.Kill()
 		_ = holder.Wait()
@@ -166,9 +164,7 @@ func TestNetworks(t *testing.T) {
 	need.Tool(t, "nsenter")
 	if os.Getenv("UMBRA_IN_NETWORK") == "" {
 		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		// A namespace for all: nothing of the machine's network is changed.
 		cmd := exec.Command(self, "-test.run", "^TestNetworks$", "-test.v", "-test.timeout", "2h")
 		cmd.Env = append(os.Environ(), "UMBRA_IN_NETWORK=1")
@@ -182,9 +178,7 @@ func TestNetworks(t *testing.T) {
 	}
 	command(t, "ip", "link", "set", "lo", "up")
 	ownRulesLast(func(args ...string) { command(t, "ip", args...) })
-	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o600))
 	w := clients(t)
 	w.pair, w.s3 = clustertest.Start(t, clustertest.Options{Standby: true}), blobtest.Start(t)
 	var nets []*network

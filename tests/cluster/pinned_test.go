@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"umbra/internal/cluster/clustertest"
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -48,9 +49,7 @@ func TestPinned(t *testing.T) {
 	r.run(nil, 0, "init", "--lease", "1s")
 	n1, n2 := r.physical("n1"), r.serve("n2")
 	root := t.TempDir()
-	if err := os.WriteFile(filepath.Join(root, "first"), []byte("first\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(root, "first"), []byte("first\n"), 0o600))
 	n2.Do("POST", "/tasks", map[string]any{"goal": "pinned", "workspace": root}).ExpectError(http.StatusForbidden, "physical_off")
 	// The node that is named opens it.
 	made := r.open(n2, root, "n1")
@@ -160,18 +159,14 @@ func TestFollow(t *testing.T) {
 		r.run(&s, 0, "status", made.Workspace)
 		return fmt.Sprint(s.Workspaces[0].Seq) == last, nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	var late task // the copy is behind it, unless it was made just now
 	n1.Do("POST", "/tasks", map[string]any{"goal": "late", "workspace_id": made.Workspace}).Expect(http.StatusCreated).JSON(&late)
 	n1.Kill()
 	err = clustertest.Await(10*time.Second, func() (bool, error) {
 		return n2.Do("GET", content(made.ID, "b"), nil).Status == http.StatusServiceUnavailable, nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	down := func(res *harness.Response) {
 		t.Helper()
 		res.ExpectError(http.StatusServiceUnavailable, "node_down")

@@ -35,9 +35,7 @@ func diskWith(t *testing.T, dir string, data []byte) (found []string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return found
 }
 
@@ -161,9 +159,7 @@ func TestPurgeRemaining(t *testing.T) {
 	w.s3.Fail(blobtest.Faults{Method: http.MethodDelete, Status: http.StatusServiceUnavailable, Code: "SlowDown"})
 	// Not by the verb: the harness ends one that takes so long.
 	res, err := http.Post(owner.server.URL+"/upkeep/purge", "application/json", strings.NewReader(`{"workspace":"`+at.id+`","path":"f"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer res.Body.Close()
 	var line struct{ Done purged }
 	for d := json.NewDecoder(res.Body); err == nil && line.Done.Blobs == nil; {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"umbra/internal/need"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -20,9 +22,7 @@ func spend(t *testing.T) time.Duration {
 	t.Helper()
 	if s := os.Getenv("UMBRA_MODEL_TIME"); s != "" {
 		d, err := time.ParseDuration(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		return d
 	}
 	switch {
@@ -83,9 +83,7 @@ func TestModel(t *testing.T) {
 	}
 	if s := os.Getenv("UMBRA_SEED"); s != "" {
 		n, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		seed, one = n, true
 	}
 	begin, until := seed, time.Now().Add(spend(t))

@@ -3,6 +3,8 @@ package model
 import (
 	"os"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 // TestScripts runs what once broke a rule, as it was printed.
@@ -486,9 +488,7 @@ func TestScripts(t *testing.T) {
 	for name, script := range scripts {
 		t.Run(name, func(t *testing.T) {
 			steps, err := parse(script)
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			for _, inMemory := range []bool{true, false} {
 				if ran, err := play(inMemory, steps); err != nil {
 					t.Errorf("in memory %t: %v\nafter\n%s", inMemory, err, show(ran))

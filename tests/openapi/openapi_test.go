@@ -27,9 +27,7 @@ func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 func document(t *testing.T, s *harness.Server) []byte {
 	t.Helper()
 	res, err := s.Client.Get(s.URL + "/openapi.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer res.Body.Close()
 	raw, err := io.ReadAll(res.Body)
 	if err != nil || res.StatusCode != http.StatusOK {
@@ -45,9 +43,7 @@ func folder(t *testing.T, s *harness.Server, files ...string) string {
 	write(t, filepath.Join(dir, "openapi.json"), document(t, s))
 	for _, name := range files {
 		raw, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		write(t, filepath.Join(dir, filepath.Base(name)), raw)
 	}
 	return dir
@@ -55,9 +51,7 @@ func folder(t *testing.T, s *harness.Server, files ...string) string {
 
 func write(t *testing.T, name string, raw []byte) {
 	t.Helper()
-	if err := os.WriteFile(name, raw, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(name, raw, 0o644))
 }
 
 // run runs a program that must end well, and gives its output.
@@ -79,9 +73,7 @@ func npm(t *testing.T, name string) string {
 	t.Helper()
 	need.Tool(t, "node")
 	path, err := filepath.Abs(filepath.Join("node_modules", ".bin", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if _, err := os.Stat(path); err != nil {
 		need.Missing(t, name+" is not installed (tests/tools/setup)")
 	}
@@ -104,9 +96,7 @@ func TestOperations(t *testing.T) {
 		OpenAPI string `json:"openapi"`
 		Paths   map[string]map[string]json.RawMessage
 	}
-	if err := json.Unmarshal(document(t, s), &doc); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, json.Unmarshal(document(t, s), &doc))
 	if !strings.HasPrefix(doc.OpenAPI, "3.1.") {
 		t.Errorf("the document is OpenAPI %s", doc.OpenAPI)
 	}
@@ -123,9 +113,7 @@ func TestOperations(t *testing.T) {
 				Tags        []string
 				Responses   map[string]json.RawMessage
 			}
-			if err := json.Unmarshal(raw, &op); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, json.Unmarshal(raw, &op))
 			at := strings.ToUpper(method) + " " + path
 			if other := seen[strings.ToLower(op.OperationID)]; other != "" {
 				t.Errorf("%s has the operationId of %s", at, other)
@@ -195,12 +183,8 @@ func TestTypeScriptClient(t *testing.T) {
 	s := harness.Start(t, harness.Options{})
 	dir := folder(t, s, "testdata/typescript/client.ts", "testdata/typescript/tsconfig.json")
 	modules, err := filepath.Abs("node_modules")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
+	need.NoError(t, os.Symlink(modules, filepath.Join(dir, "node_modules")))
 	write(t, filepath.Join(dir, "package.json"), []byte(`{"type":"module"}`))
 	run(t, dir, generate, "openapi.json", "--default-non-nullable=false", "-o", "api.ts")
 	run(t, dir, tsc, "-p", ".")
@@ -213,9 +197,7 @@ func TestGoClient(t *testing.T) {
 	goTool := need.Tool(t, "go")
 	s := harness.Start(t, harness.Options{})
 	dir := folder(t, s, "testdata/go/go.mod", "testdata/go/go.sum", "testdata/go/main.go")
-	if err := os.Mkdir(filepath.Join(dir, "api"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(filepath.Join(dir, "api"), 0o755))
 	download := exec.Command(goTool, "mod", "download")
 	download.Dir, download.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 	if out, err := download.CombinedOutput(); err != nil {
@@ -231,9 +213,7 @@ func TestGoClient(t *testing.T) {
 func TestReferences(t *testing.T) {
 	s := harness.Start(t, harness.Options{})
 	var doc map[string]any
-	if err := json.Unmarshal(document(t, s), &doc); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, json.Unmarshal(document(t, s), &doc))
 	used := map[string]bool{}
 	var walk func(v any)
 	walk = func(v any) {

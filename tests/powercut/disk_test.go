@@ -52,9 +52,7 @@ func newDisk(t testing.TB, kind string) *disk {
 	if err == nil {
 		err = os.Mkdir(d.mount, 0o755)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	args := []string{"-q", d.image}
 	if kind == "ext4" {
 		args = []string{"-q", "-F", d.image}

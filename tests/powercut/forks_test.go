@@ -40,14 +40,10 @@ func cutForks(t *testing.T, d *disk) {
 		def = 100
 	}
 	for _, dir := range []string{"ws", "ws/out", "copies"} {
-		if err := os.Mkdir(d.path(dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Mkdir(d.path(dir), 0o755))
 	}
 	for name, text := range map[string]string{"a": "a\n", ".gitignore": "out/\n", "out/built": strings.Repeat("built\n", 5000)} {
-		if err := os.WriteFile(d.path("ws", name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(d.path("ws", name), []byte(text), 0o644))
 	}
 	w := &forkWorld{t: t, d: d, forks: map[string]*cutFork{}}
 	t.Cleanup(w.unmount)

@@ -50,9 +50,7 @@ const (
 func stopLayers(t *testing.T, d *disk) {
 	need.Long(t, "a kill at each step")
 	x := &stopped{t: t, d: d, calls: &stopper{t: t}}
-	if err := os.MkdirAll(d.path("top"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.MkdirAll(d.path("top"), 0o755))
 	x.s = harness.Start(t, harness.Options{DataDir: d.path("top", "data"), User: stoppedUser, Wrap: x.calls.wrap})
 	results := map[string]int{x.round(0): 1}
 	all := x.total

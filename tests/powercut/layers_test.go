@@ -28,12 +28,8 @@ func cutLayers(t *testing.T, kind string) {
 	need.Long(t, "power cuts")
 	d := newDisk(t, kind)
 	ws := d.path("ws")
-	if err := os.MkdirAll(filepath.Join(ws, "out"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(ws, ".gitignore"), []byte("out/\n*.o\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.MkdirAll(filepath.Join(ws, "out"), 0o755))
+	need.NoError(t, os.WriteFile(filepath.Join(ws, ".gitignore"), []byte("out/\n*.o\n"), 0o644))
 	def := 20
 	if os.Getenv("UMBRA_SOAK") != "" {
 		def = 200
@@ -60,12 +56,8 @@ func cutLayers(t *testing.T, kind string) {
 		var errOut bytes.Buffer
 		cmd.Stderr = &errOut
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
+		need.NoError(t, cmd.Start())
 		if _, err := out.Read(make([]byte, 1)); err != nil { // the command is done
 			_ = cmd.Wait()
 			if strings.Contains(errOut.String(), "no layer") {

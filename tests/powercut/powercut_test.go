@@ -33,9 +33,7 @@ func cutOften(t *testing.T, kind string) {
 		def = 200
 	}
 	d := newDisk(t, kind)
-	if err := os.Mkdir(d.path("ws"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(d.path("ws"), 0o755))
 	w := &world{t: t, d: d, files: make(map[string]*file)}
 	for i := range env("UMBRA_POWER_CUTS", def) {
 		w.round(i)

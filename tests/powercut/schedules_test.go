@@ -161,9 +161,7 @@ func (x *schedule) place() {
 
 func mountSmall(t *testing.T, at string) {
 	t.Helper()
-	if err := os.Mkdir(at, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(at, 0o755))
 	if err := unix.Mount("tmpfs", at, "tmpfs", 0, "size=48m"); err != nil {
 		need.Missing(t, "tmpfs cannot be mounted: "+err.Error())
 	}

@@ -17,6 +17,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"umbra/internal/need"
 )
 
 // stopper stops a program, and what it starts, before one of the system calls by which
@@ -267,7 +269,5 @@ func owned(t testing.TB, dir string, user int) {
 		}
 		return os.Lchown(name, user, user)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 }

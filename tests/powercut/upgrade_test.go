@@ -30,22 +30,16 @@ func cutUpgrade(t *testing.T, d *disk) {
 		def = 100
 	}
 	archive, err := filepath.Abs("../testdata/format-1.tar.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	began := 0
 	for i := range env("UMBRA_POWER_CUTS", def) {
 		top := d.path(fmt.Sprint("old", i))
-		if err := os.Mkdir(top, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Mkdir(top, 0o755))
 		d.run(need.Tool(t, "tar"), "-xzf", archive, "-C", top)
 		d.run("sync", "-f", top)
 		data := filepath.Join(top, "data")
 		cmd := harness.Command(t, nil, "serve", "--data-dir", data, "--listen", "127.0.0.1:0")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, cmd.Start())
 		ended := make(chan struct{})
 		go func() {
 			_ = cmd.Wait() // it is killed
@@ -65,9 +59,7 @@ func cutUpgrade(t *testing.T, d *disk) {
 			began++
 		}
 		upgraded(t, data)
-		if err := os.RemoveAll(top); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.RemoveAll(top))
 		if t.Failed() {
 			t.Fatalf("%s failed in round %d", t.Name(), i+1)
 		}

@@ -42,9 +42,7 @@ func cutUpkeep(t *testing.T, d *disk) {
 	if os.Getenv("UMBRA_SOAK") != "" {
 		def = 100
 	}
-	if err := os.Mkdir(d.path("ws"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(d.path("ws"), 0o755))
 	u := &upkeep{world: world{t: t, d: d, files: make(map[string]*file)}, backup: d.path("backup"), answered: make(chan string),
 		refused: make(map[string]string)}
 	for i := range env("UMBRA_POWER_CUTS", def) {

@@ -34,9 +34,7 @@ func scenario(t *testing.T, name string, s *harness.Server, env ...string) {
 		need.Missing(t, "the program has no web UI: make embed")
 	}
 	shots, err := filepath.Abs("../../bin/screenshots")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, node, name)

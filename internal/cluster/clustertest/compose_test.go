@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 // TestComposeScripts runs what deploy/compose gives the two databases: the primary's
@@ -13,26 +15,16 @@ import (
 func TestComposeScripts(t *testing.T) {
 	bin, who := installation(t)
 	top, err := os.MkdirTemp("", "umbra-compose-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(top) })
 	for _, f := range []string{"primary.sh", "standby.sh", "postgresql.conf"} {
 		data, err := os.ReadFile(filepath.Join("../../../deploy/compose/db", f))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(top, f), data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
+		need.NoError(t, os.WriteFile(filepath.Join(top, f), data, 0o644))
 	}
-	if err := os.Chmod(top, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Chmod(top, 0o755))
 	if who != nil {
-		if err := os.Chown(top, int(who.Uid), int(who.Gid)); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Chown(top, int(who.Uid), int(who.Gid)))
 	}
 	server := func(name string) *Server {
 		s := &Server{Name: name, Port: freePort(t), t: t, bin: bin, dir: filepath.Join(top, name), who: who, log: &syncBuffer{}}
@@ -47,9 +39,7 @@ func TestComposeScripts(t *testing.T) {
 	// As the image does it: initdb, a server without a network, the script, the server.
 	a, b := server("db1"), server("db2")
 	secret := filepath.Join(top, "password")
-	if err := os.WriteFile(secret, []byte("s3cret"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(secret, []byte("s3cret"), 0o644))
 	a.run("initdb", "-D", a.dir, "-U", "umbra", "--pwfile", secret, "--auth-local=trust", "--auth-host=scram-sha-256", "-E", "UTF8", "--locale=C")
 	settings := func(s *Server) string {
 		return strings.Join([]string{"-c config_file=" + top + "/postgresql.conf", "-c hba_file=" + s.dir + "/pg_hba.conf", "-c cluster_name=" + s.Name,

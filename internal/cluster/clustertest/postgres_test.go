@@ -4,6 +4,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"umbra/internal/need"
 )
 
 // TestPair holds the rig to what the cluster's tests rely on: the primary waits
@@ -20,9 +22,7 @@ func TestPair(t *testing.T) {
 	}()
 	p.A.Await("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'", "1")
 	p.B.Start()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, <-done)
 	p.A.Kill()
 	p.B.Promote()
 	if got := p.B.SQL("SELECT i, pg_is_in_recovery() FROM x"); got != "1|f" {
@@ -43,9 +43,7 @@ func portOf(address string) string {
 
 func TestLink(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer l.Close()
 	go func() {
 		for {
@@ -72,9 +70,7 @@ func TestLink(t *testing.T) {
 	dial := func() net.Conn {
 		t.Helper()
 		c, err := net.Dial("tcp", k.Address())
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		return c
 	}
 	echo := func(c net.Conn, within time.Duration) error {
@@ -87,9 +83,7 @@ func TestLink(t *testing.T) {
 	}
 	c := dial()
 	defer c.Close()
-	if err := echo(c, patience); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, echo(c, patience))
 	k.Hold(Back)
 	if err := echo(c, 50*time.Millisecond); err == nil {
 		t.Error("a held answer arrived")

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"umbra/internal/hook"
+	"umbra/internal/need"
 )
 
 func TestSender(t *testing.T) {
@@ -32,9 +33,7 @@ func TestSender(t *testing.T) {
 	defer tcp.Close()
 	socket := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	onSocket := &httptest.Server{Listener: l, Config: &http.Server{Handler: echo}}
 	onSocket.Start()
 	defer onSocket.Close()
@@ -62,9 +61,7 @@ func TestSender(t *testing.T) {
 
 func TestSenderWithoutServer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer l.Close()
 	// It listens and never answers.
 	silent := Sender(hook.Server{Address: "http://" + l.Addr().String()}, time.Now().Add(50*time.Millisecond))

@@ -15,13 +15,13 @@ import (
 
 	"github.com/zricethezav/gitleaks/v8/detect"
 	"pgregory.net/rapid"
+
+	"umbra/internal/need"
 )
 
 func detector(t testing.TB) *Detector {
 	d, err := Default()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return d
 }
 
@@ -50,9 +50,7 @@ func theirs(d *detect.Detector, path, text string) []string {
 
 func gitleaks(t *testing.T) *detect.Detector {
 	g, err := detect.NewDetectorDefaultConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	g.IgnoreGitleaksAllow = true
 	return g
 }
@@ -71,9 +69,7 @@ func same(t *testing.T, d *Detector, g *detect.Detector, path, text string) int 
 func TestCorpus(t *testing.T) {
 	d, g := detector(t), gitleaks(t)
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/zricethezav/gitleaks/v8").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "cmd/generate/config/rules/*.go"))
 	if err != nil || len(files) < 100 {
 		t.Fatalf("%d files, %v", len(files), err)
@@ -81,18 +77,14 @@ func TestCorpus(t *testing.T) {
 	found, texts := 0, 0
 	for _, name := range files {
 		f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		ast.Inspect(f, func(n ast.Node) bool {
 			lit, ok := n.(*ast.BasicLit)
 			if !ok || lit.Kind != token.STRING {
 				return true
 			}
 			text, err := strconv.Unquote(lit.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			texts++
 			for _, path := range []string{"", "x.yaml", "main.tf", "nuget.config", "x.php"} {
 				found += same(t, d, g, path, text)
@@ -110,9 +102,7 @@ func TestCorpus(t *testing.T) {
 func TestRandom(t *testing.T) {
 	d, g := detector(t), gitleaks(t)
 	around, err := os.ReadFile("secrets.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	lines := strings.SplitAfter(string(around), "\n")
 	found := 0
 	for i, r := range d.rules {

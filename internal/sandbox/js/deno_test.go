@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"umbra/internal/need"
 )
 
 // A stand-in for Deno: it shows what it was started with, and does as its
@@ -24,14 +26,10 @@ echo "$@"; echo "K=$K"
 
 func TestDeno(t *testing.T) {
 	bin, dir := t.TempDir(), t.TempDir()
-	if err := os.WriteFile(filepath.Join(bin, "deno"), []byte(standIn), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(bin, "deno"), []byte(standIn), 0o700))
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	d, err := FindDeno(newPool(t, Options{Output: 1 << 20}), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for _, x := range []struct {
 		code    string
 		failure Failure
@@ -42,9 +40,7 @@ func TestDeno(t *testing.T) {
 		{"flood", FailedOutput, 1, 20 * time.Second}, {"memory", FailedMemory, 1, 10 * time.Second},
 	} {
 		out, err := d.Run(context.Background(), Job{Name: "main.ts", Code: x.code, Timeout: x.timeout, Env: map[string]string{"K": "v"}, Args: []string{"one"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if out.Failure != x.failure || out.ExitCode != x.exit {
 			t.Errorf("%s: %q %d %s", x.code, out.Failure, out.ExitCode, out.Stderr)
 		}

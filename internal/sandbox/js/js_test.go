@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"umbra/internal/errs"
+	"umbra/internal/need"
 )
 
 func TestPrograms(t *testing.T) {
@@ -59,9 +60,7 @@ func TestPrograms(t *testing.T) {
 		{"throw null", "", "Uncaught null"},
 	} {
 		out, err := p.Run(context.Background(), Job{Name: "main.ts", Code: x.code, Timeout: 10 * time.Second, Env: map[string]string{"K": "v"}, Args: []string{"one", "two"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if string(out.Stdout) != x.out || (x.err == "") != (out.Failure == "") || !strings.Contains(string(out.Stderr), x.err) {
 			t.Errorf("%s\n%d %q\nout %q, want %q\nerr %q, want %q", x.code, out.ExitCode, out.Failure, out.Stdout, x.out, out.Stderr, x.err)
 		}
@@ -182,9 +181,7 @@ func TestSave(t *testing.T) {
 	}
 	out, err := p.Run(context.Background(), Job{Name: "main.ts", Timeout: 10 * time.Second, Save: save,
 		Code: `console.log(file.save("a.txt", "hé"), file.save("b", new Uint8Array([0, 255]))); try { file.save("bad", "") } catch (e) { console.log(e instanceof Error, e.message) } try { file.save("x", 5 as any) } catch (e) { console.log(e.message) }`})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if want := "/out/a.txt /out/b\ntrue filename cannot be bad\ncontent must be a string\n"; string(out.Stdout) != want {
 		t.Errorf("%q %q", out.Stdout, out.Stderr)
 	}
@@ -235,9 +232,7 @@ func TestCheck(t *testing.T) {
 		{"const a = 1; a = 2", "main.ts:1:14"},
 	} {
 		got, err := p.Check(context.Background(), Job{Name: "main.ts", Code: x.code, Timeout: 10 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		text := ""
 		for _, d := range got {
 			text += d.String() + "\n"
@@ -267,9 +262,7 @@ func TestNothingIsLeft(t *testing.T) {
 func descriptors(t *testing.T) int {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return len(list)
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"umbra/internal/errs"
+	"umbra/internal/need"
 )
 
 func TestMain(m *testing.M) {
@@ -40,8 +41,6 @@ func newPool(t testing.TB, o Options) *Pool {
 func run(t testing.TB, p *Pool, code string) *Outcome {
 	t.Helper()
 	out, err := p.Run(context.Background(), Job{Name: "main.ts", Code: code, Timeout: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return out
 }

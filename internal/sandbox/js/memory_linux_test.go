@@ -5,15 +5,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"umbra/internal/need"
 )
 
 // TestChildIsBoundedAsAWhole holds that a program's memory bounds the compiler's
 // work on its text too: esbuild takes a hundred times the text's size for these.
 func TestChildIsBoundedAsAWhole(t *testing.T) {
 	prelude, err := preludeCode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	o := Options{Command: plainChild(t)}
 	o.setDefaults()
 	for name, code := range map[string]string{
@@ -23,15 +23,11 @@ func TestChildIsBoundedAsAWhole(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const memory = 64 << 20
 			p, err := startProcess(o.Command, prelude, memory, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			defer p.end()
 			job := &task{Name: "main.ts", Code: code, Memory: memory, Output: 1 << 20}
 			out, err := p.do(t.Context(), job, Options{Output: 1 << 20}, nil, 20*time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			if out.Failure == "" {
 				t.Error("the program ran")
 			}

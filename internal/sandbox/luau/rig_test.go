@@ -27,9 +27,7 @@ func engineFor(t testing.TB) *Engine {
 			t.Error(err)
 		}
 	})
-	if err := e.Prepare(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, e.Prepare(context.Background()))
 	return e
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 func table(t testing.TB, specs ...string) *Table {
@@ -14,9 +16,7 @@ func table(t testing.TB, specs ...string) *Table {
 	for _, s := range specs {
 		prefix, scope, _ := strings.Cut(s, " ")
 		p, err := ParsePrefix(prefix)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		sc, ok := ParseScope(scope)
 		if !ok {
 			t.Fatalf("scope %q", scope)

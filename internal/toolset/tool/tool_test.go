@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/internal/toolset/mount"
 )
 
@@ -87,9 +88,7 @@ func TestFormats(t *testing.T) {
 		}
 		raw, _ := json.Marshal(list[0])
 		var o map[string]any
-		if err := json.Unmarshal(raw, &o); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, json.Unmarshal(raw, &o))
 		names := []string{}
 		for k := range o {
 			names = append(names, k)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/internal/workspace/disk"
 	"umbra/internal/workspace/host"
 	"umbra/internal/wspath"
@@ -147,7 +148,5 @@ func TestListKeeps(t *testing.T) {
 
 func must(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 }

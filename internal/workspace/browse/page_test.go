@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 	"umbra/internal/wspath"
 )
@@ -18,9 +19,7 @@ func TestPageLooksInOrder(t *testing.T) {
 	var want []string
 	for d := range 5 {
 		dir := wspath.Path(fmt.Sprintf("d%d", d))
-		if err := mem.Mkdir(string(dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, mem.Mkdir(string(dir), 0o755))
 		var list []vfs.DirEntry
 		for i := range 700 {
 			name := fmt.Sprintf("f%03d", i)
@@ -28,9 +27,7 @@ func TestPageLooksInOrder(t *testing.T) {
 			if i%7 == d {
 				continue // went
 			}
-			if err := mem.Symlink("x", string(dir.Join(name))); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, mem.Symlink("x", string(dir.Join(name))))
 			if i >= 10*d {
 				want = append(want, "shown/"+string(dir.Join(name)))
 			}

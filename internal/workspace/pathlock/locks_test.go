@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"umbra/internal/need"
 	"umbra/internal/wspath"
 )
 
@@ -21,9 +22,7 @@ func TestLongRequestsAreNotPassed(t *testing.T) {
 			paths = append(paths, wspath.Path(fmt.Sprintf("d%d/f%d", i%7, i)))
 		}
 		first, err := table.Acquire(ctx, paths[50:51])
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		var mu sync.Mutex
 		var order []string
 		var wg sync.WaitGroup

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 func TestSequencesRepeatAndClientsStayApart(t *testing.T) {
@@ -44,9 +46,7 @@ func TestAVersionIsOneLine(t *testing.T) {
 
 func TestWrite(t *testing.T) {
 	dir := t.TempDir()
-	if err := Write(t.Context(), dir, 123); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, Write(t.Context(), dir, 123))
 	for i := range 123 {
 		got, err := os.ReadFile(filepath.Join(dir, Path(i)))
 		if err != nil || !bytes.Equal(got, Content(i, 0)) {

@@ -4,13 +4,13 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 func TestOfNamesTheFileSystem(t *testing.T) {
 	d, err := Of("here", t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if d.FS == "" || d.Name != "here" {
 		t.Errorf("%+v", d)
 	}

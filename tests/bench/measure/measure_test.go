@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/tests/bench/corpus"
 	"umbra/tests/bench/disk"
 )
@@ -52,9 +53,7 @@ func TestLoop(t *testing.T) {
 		slow, quick := &fake{takes: 4 * time.Millisecond}, &fake{takes: time.Millisecond}
 		e := &Env{Scale: Scale{Rounds: 5, Slice: 40 * time.Millisecond}}
 		got, err := e.Loop(t.Context(), []Lane{{Subject: slow, Files: 100}, {Subject: quick, Files: 100, Label: "quick"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if got[0].Name != "fake" || got[1].Name != "quick" {
 			t.Errorf("names %q, %q", got[0].Name, got[1].Name)
 		}
@@ -72,9 +71,7 @@ func TestLoopWithClients(t *testing.T) {
 		many, one := &fake{takes: time.Millisecond}, &serialFake{fake{takes: time.Millisecond}}
 		e := &Env{Scale: Scale{Rounds: 2, Slice: 10 * time.Millisecond}}
 		got, err := e.Loop(t.Context(), []Lane{{Subject: many, Files: 100, Clients: 8}, {Subject: one, Files: 100, Clients: 8}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if many.most.Load() != 8 || one.most.Load() != 1 || got[0].Clients != 8 || got[1].Clients != 1 {
 			t.Errorf("at once %d and %d, told as %d and %d", many.most.Load(), one.most.Load(), got[0].Clients, got[1].Clients)
 		}
@@ -97,9 +94,7 @@ func TestPacedKeepsItsPace(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := &fake{takes: time.Millisecond}, &fake{takes: time.Millisecond}
 			got, err := new(Env).Paced(t.Context(), []Lane{{Subject: a, Files: 10}, {Subject: b, Files: 10}}, 200*time.Millisecond, 6, block)
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			if got[0].N != 6 || got[1].N != 6 {
 				t.Fatalf("block %d: %d and %d changes", block, got[0].N, got[1].N)
 			}
@@ -137,22 +132,16 @@ func TestLoopsDoNotRepeatEachOther(t *testing.T) {
 func TestEnvUndoesEverything(t *testing.T) {
 	dir := t.TempDir()
 	e, err := NewEnv(Quick(), disk.Disk{Dir: dir}, "", "", t.Logf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	var order []string
 	e.Defer("first", func() error { order = append(order, "first"); return nil })
 	e.Defer("second", func() error { order = append(order, "second"); return errors.New("no") })
 	part, err := e.Part()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if _, err := part.Dir("x"); err != nil {
 		t.Fatal(err)
 	}
-	if err := part.Close(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, part.Close())
 	if err := e.Close(); err == nil || len(order) != 2 || order[0] != "second" {
 		t.Errorf("%v, %v", err, order)
 	}
@@ -164,9 +153,7 @@ func TestEnvUndoesEverything(t *testing.T) {
 func TestSustainFindsTheStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got, err := new(Env).Sustain(t.Context(), Lane{Subject: &fake{takes: 10 * time.Millisecond}, Files: 100, Clients: 4}, time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if got.N != 400 || got.Max != 10*time.Millisecond || got.Silence != 10*time.Millisecond || got.Rate != 400 {
 			t.Errorf("%+v", got)
 		}

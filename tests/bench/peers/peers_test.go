@@ -21,13 +21,9 @@ const testFiles = 70
 func testEnv(t *testing.T) *measure.Env {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	e, err := measure.NewEnv(measure.Quick(), disk.Disk{Dir: t.TempDir()}, os.Getenv("UMBRA_BIN"), self, t.Logf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			t.Error(err)
@@ -57,22 +53,16 @@ func subject(t *testing.T, make Maker, history int) measure.Subject {
 		t.Log(err)
 		return nil
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return s
 }
 
 func change(t *testing.T, s measure.Subject, c corpus.Change) {
 	t.Helper()
 	if p, ok := s.(measure.Preparer); ok {
-		if err := p.Prepare(c); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, p.Prepare(c))
 	}
-	if err := s.Change(t.Context(), 0, c); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Change(t.Context(), 0, c))
 }
 
 // repoOf gives the repository that a subject commits to.
@@ -139,9 +129,7 @@ func TestGitPeersRecordEachChange(t *testing.T) {
 func count(t *testing.T, g *gitRepo) int {
 	t.Helper()
 	out, err := g.run(t.Context(), nil, "log", "--format=%H", "main")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return strings.Count(out, "\n") + 1
 }
 
@@ -197,9 +185,7 @@ func TestAgeMakesHistoryAndLeavesTheFiles(t *testing.T) {
 		t.Errorf("seq %d, want 201", tip.Seq)
 	}
 	first, err := s.store.CommitAt(context.Background(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	base, err := s.store.ReadCommit(context.Background(), first)
 	if err != nil || base.Tree != tip.Tree {
 		t.Errorf("the files are not as they were (%v)", err)
@@ -209,12 +195,8 @@ func TestAgeMakesHistoryAndLeavesTheFiles(t *testing.T) {
 func TestTakersAgreeOnTheProject(t *testing.T) {
 	env := testEnv(t)
 	folder, err := env.Dir("project")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := corpus.Write(t.Context(), folder, testFiles); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
+	need.NoError(t, corpus.Write(t.Context(), folder, testFiles))
 	for _, taker := range Takers(true) {
 		t.Run(taker.Name, func(t *testing.T) {
 			if taker.Name == NameTakeServer && os.Getenv("UMBRA_BIN") == "" {
@@ -233,9 +215,7 @@ func TestTakersAgreeOnTheProject(t *testing.T) {
 func TestTraceCountsSyncs(t *testing.T) {
 	env := testEnv(t)
 	s, err := Safe(Params{Ctx: t.Context(), Env: env, Files: testFiles, Clients: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	edits := corpus.NewSequence(testFiles, 0, 1, 9)
 	change(t, s, edits.Next())
 	stop, err := Trace(t.Context(), env, s.(*HTTP).Process())
@@ -243,9 +223,7 @@ func TestTraceCountsSyncs(t *testing.T) {
 		t.Log(err) // not there, or forbidden: the row is left out then
 		return
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for range 3 {
 		change(t, s, edits.Next())
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"umbra/internal/need"
 )
 
 func TestNumbers(t *testing.T) {
@@ -47,13 +49,9 @@ func result(row, text string) *Result {
 func TestMergeReplacesByKeyAndKeepsTheRest(t *testing.T) {
 	doc := "# By hand\n\n" + begin + end + "\nAfter.\n"
 	doc, err := Merge(doc, []*Result{result("b", "old b"), result("a", "old a")}, cmp.Compare[string])
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	doc, err = Merge(doc, []*Result{result("b", "new b"), result("c", "new c")}, cmp.Compare[string])
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if !strings.HasPrefix(doc, "# By hand\n\n") || !strings.HasSuffix(doc, "\nAfter.\n") {
 		t.Errorf("what was written by hand is gone:\n%s", doc)
 	}
@@ -79,12 +77,8 @@ func TestMergeReplacesByKeyAndKeepsTheRest(t *testing.T) {
 
 func TestUpdate(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "doc.md")
-	if err := os.WriteFile(name, []byte(begin+end), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := Update(name, []*Result{result("a", "text")}, cmp.Compare[string]); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(name, []byte(begin+end), 0o644))
+	need.NoError(t, Update(name, []*Result{result("a", "text")}, cmp.Compare[string]))
 	got, err := os.ReadFile(name)
 	if err != nil || !strings.Contains(string(got), "| x   | 1   |") {
 		t.Errorf("%v\n%s", err, got)

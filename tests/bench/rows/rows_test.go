@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/bench/measure"
 )
 
@@ -48,12 +49,8 @@ func TestOrder(t *testing.T) {
 
 func TestUsedCountsAFileOnce(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "a"), make([]byte, 5000), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Link(filepath.Join(dir, "a"), filepath.Join(dir, "b")); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(dir, "a"), make([]byte, 5000), 0o644))
+	need.NoError(t, os.Link(filepath.Join(dir, "a"), filepath.Join(dir, "b")))
 	if got, err := used(dir); err != nil || got.bytes != 5000 || got.blocks < 5000 {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
+
+	"umbra/internal/need"
 )
 
 // module has a global that is 0 and never set (0), one that is an address (1), a memory, a table, and one function i32 -> i32 of a body.
@@ -48,22 +50,16 @@ func instance(t *testing.T, m []byte, host func(mod api.Module, stack []uint64),
 		NewFunctionBuilder().WithGoModuleFunction(give(host), three, three[:1]).Export("host").
 		NewFunctionBuilder().WithGoModuleFunction(give(push), three, nil).Export("push").
 		Instantiate(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	mod, err := r.Instantiate(ctx, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return mod
 }
 
 func call(t *testing.T, mod api.Module, name string, n uint64) uint64 {
 	t.Helper()
 	out, err := mod.ExportedFunction(name).Call(context.Background(), n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return out[0]
 }
 
@@ -71,9 +67,7 @@ func TestShortcut(t *testing.T) {
 	m := module([]byte{0x20, 0, 0x41, 1, 0x6a}) // f(n) is n + 1
 	patched, err := Patch(m, Options{MinPages: 1, MaxPages: 1, TickModule: "env", TickName: "tick", Every: 1000,
 		Shortcut: &Shortcut{Function: 3, Push: 2, Stack: 1, HostModule: "env", HostName: "host", Room: 64}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	var pushed []string
 	mod := instance(t, patched, func(mod api.Module, stack []uint64) {
 		room, size := uint32(stack[1]), uint32(stack[2])

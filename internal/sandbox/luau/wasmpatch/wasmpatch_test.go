@@ -7,6 +7,8 @@ import (
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
+
+	"umbra/internal/need"
 )
 
 // sample is a module that imports env.tick and env.other, has a memory, a
@@ -30,9 +32,7 @@ func options() Options {
 
 func TestPatch(t *testing.T) {
 	patched, err := Patch(sample(), options())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	ctx := context.Background()
 	r := wazero.NewRuntime(ctx)
 	defer r.Close(ctx)
@@ -44,9 +44,7 @@ func TestPatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	mod, err := r.Instantiate(ctx, patched)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	out, err := mod.ExportedFunction("count").Call(ctx, 1000)
 	if err != nil || out[0] != 1000 || ticks != 100 {
 		t.Errorf("%v, %v, %d ticks", out, err, ticks)
