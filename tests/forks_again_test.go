@@ -129,3 +129,37 @@ func TestForkMergesOfOneSubtask(t *testing.T) {
 		t.Errorf("nf1 has %q", got)
 	}
 }
+
+// What a sibling merged first and brought along is not merged a second time: the target has
+// changed it since.
+func TestForkMergeByWay(t *testing.T) {
+	for _, as := range []string{"replay", "squash"} {
+		p := newProject(t, map[string]string{"a": "1\n2\n3\n"})
+		task := p.task(t)
+		ws := task.str("workspace_id")
+		made := p.forks(t, "/workspaces/"+ws, map[string]any{"kind": "virtual", "count": 2})
+		first, second := made[0]["id"].(string), made[1]["id"].(string)
+		p.post(t, "/tasks", map[string]any{"task_id": "f", "workspace": first, "goal": "try"}).want(t, 201)
+		p.call(t, "PUT", "/tasks/f/content?path=a", []byte("1\ntwo\n3\n")).want(t, 200)
+		merge := func(from, into string) (m mergeAnswer) {
+			t.Helper()
+			p.post(t, "/workspaces/"+from+"/merge", map[string]any{"into": into, "as": as}).want(t, 200).into(t, &m)
+			return m
+		}
+		merge(first, second)
+		if got := merge(second, ws); got.Merged != 1 || p.read(t, "a") != "1\ntwo\n3\n" {
+			t.Fatalf("%s: %+v", as, got)
+		}
+		task.put(t, "a", "1\nzwei\n3\n")
+		if got := merge(first, ws); len(got.Files) != 0 || got.Merged != 0 || p.read(t, "a") != "1\nzwei\n3\n" {
+			t.Errorf("%s: %+v, a has %q", as, got, p.read(t, "a"))
+		}
+		// Back where it came from it is the fork's own.
+		if got := merge(ws, first); got.Merged != 1 {
+			t.Errorf("%s: %+v", as, got)
+		}
+		if a := p.call(t, "GET", "/tasks/f/content?path=a", nil); string(a.Body) != "1\nzwei\n3\n" {
+			t.Errorf("%s: the fork has %q", as, a.Body)
+		}
+	}
+}

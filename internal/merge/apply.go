@@ -73,10 +73,19 @@ func (m *merger) carryOut(res *Result) error {
 	return ended()
 }
 
-// trailers name the commit that a step is made from.
+// trailers name the commit that a step is made from, and where all of it is merged those
+// that it is made from itself: the target has these then, whoever brings them.
 func (m *merger) trailers(s *step) []message.Trailer {
 	id := s.commit.ID.String()
 	out := []message.Trailer{{Key: KeyFrom, Value: m.from.ID() + " " + id}}
+	whole := s.hunks == nil && !s.partial && !slices.ContainsFunc(s.changes, func(c change) bool { return m.skipped[c.path] })
+	if whole && s.commit.Message.Trailer(KeyHunk) == "" {
+		for _, t := range s.commit.Message.Extra {
+			if t.Key == KeyFrom || t.Key == KeyPart {
+				out = append(out, t)
+			}
+		}
+	}
 	if t := s.commit.Message.TaskID; t != "" {
 		out = append(out, message.Trailer{Key: KeyTask, Value: t})
 	}
@@ -86,7 +95,7 @@ func (m *merger) trailers(s *step) []message.Trailer {
 	for _, h := range s.hunks {
 		out = append(out, message.Trailer{Key: KeyHunk, Value: h})
 	}
-	if s.hunks == nil && (s.partial || slices.ContainsFunc(s.changes, func(c change) bool { return m.skipped[c.path] })) {
+	if s.hunks == nil && !whole {
 		for _, c := range s.changes {
 			if !m.skipped[c.path] {
 				out = append(out, message.Trailer{Key: KeyPart, Value: id + " " + strconv.QuoteToASCII(c.path)})
