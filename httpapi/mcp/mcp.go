@@ -169,7 +169,9 @@ func (d *Dialect) serve(c *gin.Context) error {
 		defer cancel()
 		req = req.WithContext(ctx)
 		req.Body = io.NopCloser(bytes.NewReader(body))
-		asked = idOf(body)
+		if asked = idOf(body); misshapen(c, body, asked) {
+			return nil
+		}
 	}
 	k := &caller{who: httpapi.CallerOf(c), tags: httpapi.TagsOf(c), requestID: httpapi.RequestID(c), idem: httpapi.IdempotencyOf(c)}
 	if k.idem != nil {

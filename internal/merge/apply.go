@@ -74,7 +74,7 @@ func (m *merger) carryOut(res *Result) error {
 }
 
 // trailers name the commit that a step is made from, and where all of it is merged those
-// that it is made from itself: the target has these then, whoever brings them.
+// that it is made from itself: the target has these then, too.
 func (m *merger) trailers(s *step) []message.Trailer {
 	id := s.commit.ID.String()
 	out := []message.Trailer{{Key: KeyFrom, Value: m.from.ID() + " " + id}}
