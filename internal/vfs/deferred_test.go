@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"umbra/internal/need"
@@ -14,9 +15,12 @@ import (
 // durable, under its newest name; and each is synced once.
 func TestDeferred(t *testing.T) {
 	mem := NewMem(MemOptions{})
+	var mu sync.Mutex // Flush syncs files at the same time
 	var calls []string
 	h := &Hook{OnCall: func(c Call) error {
 		if strings.Contains(c.Op, "sync") || c.Op == OpWriteout {
+			mu.Lock()
+			defer mu.Unlock()
 			calls = append(calls, c.Op+" "+c.Name)
 		}
 		return nil
