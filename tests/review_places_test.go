@@ -69,3 +69,35 @@ func TestReviewFormerID(t *testing.T) {
 	}
 	p.post(t, k.url("/review"), map[string]any{"reject": []string{list[0].ID}}).fails(t, 409, "hunk_changed")
 }
+
+// TestReviewRejectedAfterRename lists hunks that were rejected in a file that the task had
+// renamed by their ids.
+func TestReviewRejectedAfterRename(t *testing.T) {
+	p := newProject(t, map[string]string{"a": numbered(40)})
+	k := p.task(t)
+	p.post(t, k.url("/batch"), map[string]any{"operations": []any{
+		map[string]any{"op": "rename", "path": "a", "new_path": "d/b"}, map[string]any{"op": "rename", "path": "d/b", "new_path": "c"},
+	}}).want(t, 200)
+	k.put(t, "c", strings.NewReplacer("line 5\n", "line five\n", "line 15\n", "line fifteen\n", "line 25\n", "line 25\nmore\n").Replace(numbered(40))).want(t, 200)
+	list, _ := k.hunks(t, "")
+	if len(list) != 4 {
+		t.Fatalf("%+v", list)
+	}
+	var ids []string
+	for _, h := range list {
+		if !strings.HasPrefix(h.Text, "rename") {
+			ids = append(ids, h.ID)
+		}
+	}
+	p.post(t, k.url("/review"), map[string]any{"reject": ids[:2]}).want(t, 200)
+	p.post(t, k.url("/review"), map[string]any{"reject": ids[2:]}).want(t, 200)
+	rejected, _ := k.hunks(t, "?status=rejected")
+	for i, h := range rejected {
+		if i >= len(ids) || h.ID != ids[i] {
+			t.Errorf("%d: %+v", i, h)
+		}
+	}
+	if len(rejected) != len(ids) || p.read(t, "c") != numbered(40) {
+		t.Errorf("%d hunks, %q", len(rejected), p.read(t, "c"))
+	}
+}

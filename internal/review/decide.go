@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"umbra/gitstore"
 	"umbra/gitstore/diff"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
-	"umbra/internal/history"
 	"umbra/internal/revert"
 	"umbra/internal/workspace"
 	"umbra/internal/workspace/reconcile"
@@ -492,48 +490,6 @@ func Rejections(ctx context.Context, w *workspace.Workspace, task string, after 
 		return err
 	})
 	slices.Reverse(out)
-	return out, err
-}
-
-// RejectedOf gives the hunks that were rejected of a task and not brought
-// back since, the oldest first.
-func RejectedOf(ctx context.Context, w *workspace.Workspace, task string) ([]Hunk, error) {
-	back, err := broughtBack(ctx, w)
-	if err != nil {
-		return nil, err
-	}
-	var out []Hunk
-	err = eachReview(ctx, w, task, 0, func(c *gitstore.Commit) error {
-		if c.Message.Trailer(message.KeyRejects) == "" || back[c.ID] {
-			return nil
-		}
-		of, err := w.EntriesAt(ctx, c.ID)
-		if err != nil {
-			return err
-		}
-		cut := &cutter{ctx: ctx, w: w, seen: make(map[string]int)}
-		for i := range of {
-			e := &of[i]
-			n := revert.Net{Now: history.State{Path: e.Path, Mode: e.BeforeMode, ID: e.Before}, Without: history.State{Path: e.Path, Mode: e.Mode, ID: e.After}}
-			if e.NewPath != "" {
-				n.Without.Path = e.NewPath
-			}
-			if err := cut.file(&n); err != nil {
-				return err
-			}
-		}
-		for _, h := range cut.hunks {
-			for _, id := range c.Message.Trailers(message.KeyRejects) {
-				if strings.HasPrefix(id, h.content+"-") && !slices.ContainsFunc(out, func(x Hunk) bool { return x.ID == id }) {
-					h.ID = id // others had the same lines
-					break
-				}
-			}
-			h.Status = Rejected
-			out = append(out, h)
-		}
-		return nil
-	})
 	return out, err
 }
 
