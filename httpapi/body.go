@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -203,7 +202,7 @@ func BodyReader(c *gin.Context) io.Reader {
 // JSON is a 400 malformed_json, a field that dst does not have a 400
 // unknown_field with the nearest known name, a value of the wrong type a 400
 // invalid_field that names it. An empty body leaves dst as it is where the
-// route's body is optional; null does not. A field of dst that is given in the query
+// route's body is optional. A field of dst that is given in the query
 // is a 400 invalid_parameter: it would be ignored there, and a dry run would be none.
 func DecodeJSON(c *gin.Context, dst any) error {
 	if err := onlyQuery(c, strictjson.Names(dst)); err != nil {
@@ -249,9 +248,7 @@ func decodeJSON(c *gin.Context, dst any, unmarshal func([]byte, any) error) erro
 	if len(data) == 0 && f.route != nil && f.route.Body == BodyOptionalJSON {
 		return nil
 	}
-	if err = unmarshal(data, dst); err == nil && bytes.Equal(bytes.TrimSpace(data), []byte("null")) {
-		err = &strictjson.TypeError{Want: "an object"}
-	}
+	err = unmarshal(data, dst)
 	if e, ok := errors.AsType[*strictjson.SyntaxError](err); ok {
 		return errs.New(errs.Invalid, "malformed_json", "The body is not valid JSON: %s.", e)
 	}

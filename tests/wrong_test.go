@@ -107,7 +107,7 @@ func TestWrongRequests(t *testing.T) {
 			if op.RequestBody == nil || op.RequestBody.Value.Content["application/json"] == nil {
 				continue
 			}
-			for _, body := range []string{"{", "[]", `"x"`, "7", "null", " null\n", "{} x", `{"a":1,"a":2}`, "{\"a\":\"\xff\"}"} {
+			for _, body := range []string{"{", "[]", `"x"`, "7", "{} x", `{"a":1,"a":2}`, "{\"a\":\"\xff\"}"} {
 				wrong(method, target, body, asJSON)
 			}
 			wrong(method, target, "{}", "Content-Type: text/plain")

@@ -1,7 +1,6 @@
 package revert
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -71,8 +70,8 @@ func (j *judge) chain(c *history.Chain) (*target, error) {
 		return nil, err
 	}
 	o, err := j.undo(t, now, list)
-	if err == nil && len(c.Runs) > 1 {
-		o, err = j.confirm(t, now, o, len(list) < len(c.Runs))
+	if err == nil && len(list) < len(c.Runs) {
+		o, err = j.confirm(t, now, o)
 	}
 	if err != nil {
 		return nil, err
@@ -117,27 +116,23 @@ func (j *judge) keep(list []stretch, cur history.State) {
 	})
 }
 
-// confirm holds the outcome of stretches against that of one run after the other, if
-// some runs are joined. Joined, what others take out of the undone work and put in again
-// is theirs; one after the other, what the undone work takes back itself, and others do
-// again, is its own. Where the two differ, and where no runs could be joined, each line is
-// what it was before the undone work: it is followed through the versions. Only where
-// neither gives a text it is a conflict.
-func (j *judge) confirm(t *target, now history.State, joined outcome, any bool) (outcome, error) {
-	plain := joined
-	if any {
-		runs := make([]stretch, len(t.chain.Runs))
-		for i, r := range t.chain.Runs {
-			runs[i] = stretch{r.Before, r}
-		}
-		j.keep(nil, history.State{})
-		var err error
-		if plain, err = j.undo(t, now, runs); err != nil {
-			return joined, err
-		}
+// confirm holds the outcome of joined runs against that of one run after the other.
+// Joined, what others take out of the undone work and put in again is theirs; one
+// after the other, what the undone work takes back itself, and others do again, is
+// its own. Where the two differ, the one counts in which each line is what it was
+// before; if none is, it is a conflict.
+func (j *judge) confirm(t *target, now history.State, joined outcome) (outcome, error) {
+	runs := make([]stretch, len(t.chain.Runs))
+	for i, r := range t.chain.Runs {
+		runs[i] = stretch{r.Before, r}
+	}
+	j.keep(nil, history.State{})
+	plain, err := j.undo(t, now, runs)
+	if err != nil || joined.reason != "" && plain.reason != "" {
+		return joined, err
 	}
 	both := joined.reason == "" && plain.reason == ""
-	if joined.reason != "" && plain.reason != "" || any && both && joined.want == plain.want {
+	if both && joined.want == plain.want {
 		return joined, nil
 	}
 	clash := outcome{at: joined.at, reason: "overlapping"}
@@ -151,25 +146,19 @@ func (j *judge) confirm(t *target, now history.State, joined outcome, any bool) 
 	if err != nil {
 		return clash, err
 	}
-	o := joined
-	if o.reason != "" {
-		o = plain
+	id := object.Hash(object.Blob, text)
+	for _, o := range []outcome{joined, plain} {
+		if o.reason == "" && (ok && o.want.ID == id || !ok && !both) {
+			return o, nil
+		}
 	}
-	if !ok && any && both {
-		return clash, nil
-	}
-	if id := object.Hash(object.Blob, text); ok && o.want.ID != id {
-		o.want.ID, o.data, t.merged = id, text, true
-	}
-	return o, nil
+	return clash, nil
 }
 
 // woven gives the text of a file without the undone work by its lines; ok is false
-// where some version is no text, where the ends of all lines changed, or where all of them
-// are too large.
+// where some version is no text, or all of them are too large.
 func (j *judge) woven(t *target, now history.State) (text []byte, ok bool, err error) {
 	var w *weave
-	var ends []byte
 	left := 4 * maxMerged
 	next := func(s history.State, mine bool) (bool, error) {
 		if !s.Exists() || s.Mode == object.Symlink || s.Mode == object.Dir {
@@ -187,12 +176,6 @@ func (j *judge) woven(t *target, now history.State) (text []byte, ok bool, err e
 			return false, err
 		}
 		left -= len(data)
-		if end := lineEnd(data); end != nil {
-			if ends != nil && !bytes.Equal(end, ends) {
-				return false, nil
-			}
-			ends = end
-		}
 		if w == nil {
 			w = newWeave(data)
 		} else {
