@@ -28,7 +28,7 @@ func footprintRows(s measure.Scale) []Row {
 	return []Row{{
 		Name:  "footprint",
 		Title: "Room on disk for one small edit",
-		About: fmt.Sprintf("%s edits of one line each, in a project of %s files, a journal closed each %d edits. Bytes: lengths of all files of the workspace's folder in the data directory, less what they were before; "+
+		About: fmt.Sprintf("%s edits of one line each, in a project of %s files, a journal closed each %d edits. Bytes: lengths of all files of the workspace's directory in the data directory, less what they were before; "+
 			"blocks: what the file system gives them. The open journal, made ahead at the size of the last ones, is left out. After maintenance: packs merged, superseded ones gone.", report.Count(s.Edits), report.Count(s.Middle()), publishEach),
 		Run: footprint,
 	}}
