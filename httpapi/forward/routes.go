@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"context"
 	_ "embed"
 	"maps"
 	"net/http"
@@ -24,18 +25,18 @@ func (f *Forwarder) Register(r *httpapi.Router) {
 	hello.Method, hello.Pattern, hello.Handler, hello.Access = http.MethodGet, helloPath, f.hello, httpapi.AccessRead
 	r.Handle(hello)
 	handover := internal
-	handover.Method, handover.Pattern, handover.Handler = http.MethodPost, handoverPath, f.handover
+	handover.Method, handover.Pattern, handover.Handler = http.MethodPost, handoverPath, named(f.o.Node.Handover)
 	r.Handle(handover)
 	if f.o.Adopt != nil {
 		adopt, arrive := internal, internal
 		adopt.Method, adopt.Pattern, adopt.Handler = http.MethodPost, adoptPath, f.adopt
 		r.Handle(adopt)
-		arrive.Method, arrive.Pattern, arrive.Handler = http.MethodPost, arrivePath, f.arrive
+		arrive.Method, arrive.Pattern, arrive.Handler = http.MethodPost, arrivePath, named(f.o.Arrive)
 		r.Handle(arrive)
 	}
 	if f.o.Drop != nil {
 		drop := internal
-		drop.Method, drop.Pattern, drop.Handler = http.MethodPost, dropPath, f.drop
+		drop.Method, drop.Pattern, drop.Handler = http.MethodPost, dropPath, named(f.o.Drop)
 		r.Handle(drop)
 	}
 	left := internal
@@ -80,40 +81,19 @@ func (f *Forwarder) adopt(c *gin.Context) error {
 	return nil
 }
 
-func (f *Forwarder) arrive(c *gin.Context) error {
-	workspace, err := required(c, "workspace")
-	if err == nil {
-		err = f.o.Arrive(c.Request.Context(), workspace)
+// named handles what another node asks of the workspace that its request names.
+func named(do func(ctx context.Context, workspace string) error) func(*gin.Context) error {
+	return func(c *gin.Context) error {
+		workspace, err := required(c, "workspace")
+		if err == nil {
+			err = do(c.Request.Context(), workspace)
+		}
+		if err != nil {
+			return err
+		}
+		httpapi.JSON(c, http.StatusOK, map[string]string{"workspace": workspace})
+		return nil
 	}
-	if err != nil {
-		return err
-	}
-	httpapi.JSON(c, http.StatusOK, map[string]string{"workspace": workspace})
-	return nil
-}
-
-func (f *Forwarder) handover(c *gin.Context) error {
-	workspace, err := required(c, "workspace")
-	if err != nil {
-		return err
-	}
-	if err := f.o.Node.Handover(c.Request.Context(), workspace); err != nil {
-		return err
-	}
-	httpapi.JSON(c, http.StatusOK, map[string]string{"workspace": workspace})
-	return nil
-}
-
-func (f *Forwarder) drop(c *gin.Context) error {
-	workspace, err := required(c, "workspace")
-	if err == nil {
-		err = f.o.Drop(c.Request.Context(), workspace)
-	}
-	if err != nil {
-		return err
-	}
-	httpapi.JSON(c, http.StatusOK, map[string]string{"workspace": workspace})
-	return nil
 }
 
 // look is what umbra cluster drain says once it has changed the node's row.

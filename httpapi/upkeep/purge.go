@@ -150,7 +150,7 @@ func (d *Purge) purge(c *gin.Context) error {
 		if err != nil {
 			return nil, err
 		}
-		out, err := d.tell(w, req, done)
+		out, err := d.answer(w, req, done)
 		if err == nil && d.Erase != nil {
 			out.NotReached = append(out.NotReached, "wal_archive", "bucket_versions")
 			if !req.DryRun {
@@ -183,7 +183,7 @@ func (d *Purge) forget(c *gin.Context, w *workspace.Workspace, done *workspace.P
 	audit.Allowed(c.Request.Context(), audit.Purge, w.ID(), slog.Uint64("commits", done.Commits), slog.Int("blobs", len(done.Blobs)), slog.Int("answers", n))
 }
 
-func (d *Purge) tell(w *workspace.Workspace, req workspace.PurgeRequest, done *workspace.PurgeResult) (*purgeResult, error) {
+func (d *Purge) answer(w *workspace.Workspace, req workspace.PurgeRequest, done *workspace.PurgeResult) (*purgeResult, error) {
 	out := &purgeResult{Workspace: w.ID(), DryRun: req.DryRun, Refused: done.Refused, Blobs: make([]string, len(done.Blobs)), Names: purgeFiles(done.Names), Kept: purgeFiles(done.Kept),
 		Commits: done.Commits, Touched: done.Touched, First: done.First, Bytes: done.Bytes, Files: purgeFiles(done.OnDisk),
 		Held: some(done.Holders), Dropped: some(done.Dropped), Foreign: some(done.Foreign), Clones: []purgeClone{},
