@@ -144,7 +144,9 @@ func (n *Node) point(ctx context.Context, e *engine.Engine, ws string) (Point, e
 		if errors.Is(err, pgx.ErrNoRows) {
 			return ErrNotFound
 		}
-		result <- now
+		if err == nil { // else it may run again
+			result <- now
+		}
 		return err
 	})
 	if err != nil {

@@ -194,6 +194,7 @@ func connect(ctx context.Context, opts Options) (*Node, error) {
 	}
 	if opts.ReadURL != "" {
 		if n.replica, err = engine.NewReplica(opts.ReadURL); err != nil {
+			e.Close()
 			return nil, err
 		}
 	}
