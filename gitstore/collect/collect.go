@@ -120,9 +120,12 @@ func (c *collector) run() (err error) {
 }
 
 // begun takes the packs, and after them the tip: whatever they hold that history
-// needs is reached from it.
+// needs is reached from it. It waits for a merge, which would put all that the
+// taken packs hold into another one.
 func (c *collector) begun() error {
 	s := c.s
+	s.Upkeep.Maintaining.Lock()
+	defer s.Upkeep.Maintaining.Unlock()
 	s.Upkeep.Rooting.Lock()
 	defer s.Upkeep.Rooting.Unlock()
 	c.used, c.old = s.Packs.Collecting(!c.opt.DryRun)
