@@ -493,14 +493,17 @@ func Rejections(ctx context.Context, w *workspace.Workspace, task string, after 
 	return out, err
 }
 
-// broughtBack gives the commits that a later one has reverted.
+// broughtBack returns the commits that a later one has reverted which is not reverted itself.
 func broughtBack(ctx context.Context, w *workspace.Workspace) (map[object.ID]bool, error) {
 	recs, _, err := w.Store().Undoes(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
 	out := make(map[object.ID]bool)
-	for _, rec := range recs {
+	for _, rec := range slices.Backward(recs) {
+		if out[rec.Commit] {
+			continue
+		}
 		c, err := w.Store().ReadCommit(ctx, rec.Commit)
 		if err != nil {
 			return nil, err
