@@ -168,6 +168,32 @@ func TestPolicySecrets(t *testing.T) {
 	}
 }
 
+// TestPolicyIgnored holds that a file which git ignores does not come into history with a
+// secret by a request for it that is refused, nor by a move to another name.
+func TestPolicyIgnored(t *testing.T) {
+	p := &project{Server: harness.Start(t, harness.Options{Config: "policy:\n  secrets: refuse\n  protected: [\".env\"]\n"}), dir: t.TempDir()}
+	p.fill(t, map[string]string{".gitignore": ".env\nlocal\nplain\n", ".env": secretText, "local": secretText, "plain": "1\n", "a": "1\n"})
+	k := p.task(t)
+	for name, ask := range map[string]func() *answer{
+		"write, protected": func() *answer { return k.put(t, ".env", "PORT=1\n") },
+		"move":             func() *answer { return p.post(t, k.url("/move"), map[string]any{"from": "local", "to": "b"}) },
+		"append":           func() *answer { return p.call(t, "POST", k.url("/append?path=local"), []byte("PORT=1\n")) },
+		"chmod": func() *answer {
+			return p.post(t, k.url("/batch"), map[string]any{"operations": []any{map[string]any{"op": "chmod", "path": "local", "mode": "100755"}}})
+		},
+	} {
+		ask().fails(t, 403, "policy_refused")
+		if out := k.git(t, "log", "--format=%s", "refs/umbra/head"); strings.Count(out, "\n") > 1 {
+			t.Errorf("%s: %s", name, out)
+		}
+	}
+	p.post(t, k.url("/move"), map[string]any{"from": "plain", "to": "c"}).want(t, 200)
+	p.Stop()
+	if list := filesWith(t, p.DataDir, secretMark); len(list) > 0 {
+		t.Errorf("what was refused is in %v", list)
+	}
+}
+
 // TestPolicyWarn holds that a secret is named and let through.
 func TestPolicyWarn(t *testing.T) {
 	p := &project{Server: harness.Start(t, harness.Options{Config: "policy:\n  secrets: warn\n"}), dir: t.TempDir()}

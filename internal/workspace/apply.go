@@ -153,12 +153,17 @@ func (a *attempt) round(ctx context.Context, lock *pathlock.Lock) (res *Result, 
 		p.ForgetFolders()
 	}
 	if a.req.DryRun {
-		_, err := w.rec.Obeys(ctx, a.said(), p.Entries(), false)
+		_, err := w.rec.Obeys(ctx, a.said(), p.Entries(), p.External, false)
 		res := p.Preview()
 		for i := range res.Entries {
 			res.Entries[i].When = w.now()
 		}
 		return res, false, err
+	}
+	entries := p.Entries()
+	// First, since a refused request must not have ignored files recorded.
+	if p.Named, err = w.rec.Obeys(ctx, a.said(), entries, p.External, false); err != nil {
+		return nil, false, err
 	}
 	if len(p.External) > 0 {
 		seqs, err := w.rec.CommitExternal(ctx, p.External)
@@ -166,10 +171,6 @@ func (a *attempt) round(ctx context.Context, lock *pathlock.Lock) (res *Result, 
 		if err != nil {
 			return nil, false, err
 		}
-	}
-	entries := p.Entries()
-	if p.Named, err = w.rec.Obeys(ctx, a.said(), entries, false); err != nil {
-		return nil, false, err
 	}
 	if len(entries) == 0 && !p.Bare {
 		if a.req.Check != nil {

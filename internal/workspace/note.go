@@ -19,7 +19,7 @@ func (w *Workspace) Note(ctx context.Context, m message.Message, check func() er
 		return object.Zero, err
 	}
 	defer w.leave()
-	if _, err := w.rec.Obeys(ctx, &m, nil, false); err != nil {
+	if _, err := w.rec.Obeys(ctx, &m, nil, nil, false); err != nil {
 		return object.Zero, err
 	}
 	d := gitstore.Draft{Message: m, AllowEmpty: true}

@@ -105,7 +105,7 @@ func (r *Recorder) commitExternals(ctx context.Context, list []External, m messa
 	edits = append(edits, puts...)
 	r.keepPermissions(entries)
 	m.Source = cmp.Or(m.Source, message.External)
-	named, err := r.Obeys(ctx, &m, entries, true)
+	named, err := r.Obeys(ctx, &m, entries, nil, true)
 	if err != nil {
 		return gitstore.Committed{}, err
 	}

@@ -25,7 +25,7 @@ func (r *Recorder) CommitFound(ctx context.Context, list []External, o *Owner) (
 	entries := pairRenames(list)
 	r.keepPermissions(entries)
 	m := o.Message
-	named, err := r.Obeys(ctx, &m, entries, true)
+	named, err := r.Obeys(ctx, &m, entries, nil, true)
 	if err != nil {
 		return 0, gitstore.Committed{}, err
 	}

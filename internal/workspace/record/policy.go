@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strings"
 
+	"umbra/gitstore"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/policy"
+	"umbra/internal/wspath"
 )
 
 // Obeys refuses a change set that the policy forbids: errs.Forbidden
@@ -16,7 +18,9 @@ import (
 // change that is all. Of a revert the message alone is judged, since its content was there
 // before; but a task that takes back what is not its own must be allowed to change these
 // paths. m is what is known of the commit's message: source, task and the caller's text.
-func (r *Recorder) Obeys(ctx context.Context, m *message.Message, entries []Entry, recorded bool) (named []message.Trailer, err error) {
+// found are files that the disk has otherwise than history, which is to have them before the
+// change set: of a file that is ignored, a change brings all of its content.
+func (r *Recorder) Obeys(ctx context.Context, m *message.Message, entries []Entry, found []External, recorded bool) (named []message.Trailer, err error) {
 	switch m.Source {
 	case message.Rollback, message.Baseline, message.External:
 		return nil, nil
@@ -41,7 +45,10 @@ func (r *Recorder) Obeys(ctx context.Context, m *message.Message, entries []Entr
 		return named, nil
 	}
 	for i := range entries {
-		c := r.changeOf(ctx, &entries[i])
+		c, err := r.changeOf(ctx, &entries[i], found)
+		if err != nil {
+			return nil, err
+		}
 		if reverts {
 			others := func(e message.EntryRef) bool { return e.Task != m.TaskID }
 			if !slices.ContainsFunc(entries[i].Reverts, others) {
@@ -49,11 +56,11 @@ func (r *Recorder) Obeys(ctx context.Context, m *message.Message, entries []Entr
 			}
 			c = policy.Change{Path: c.Path, From: c.From, Dir: c.Dir}
 		}
-		found, err := r.Policy.Judge(own, c)
+		list, err := r.Policy.Judge(own, c)
 		if err != nil {
 			return nil, err
 		}
-		for _, x := range found {
+		for _, x := range list {
 			if !recorded && !r.Policy.Only(x) {
 				return nil, x.Err()
 			}
@@ -64,11 +71,22 @@ func (r *Recorder) Obeys(ctx context.Context, m *message.Message, entries []Entr
 }
 
 // changeOf describes an entry as the policy judges it.
-func (r *Recorder) changeOf(ctx context.Context, e *Entry) policy.Change {
+func (r *Recorder) changeOf(ctx context.Context, e *Entry, found []External) (policy.Change, error) {
 	c := policy.Change{Path: strings.TrimSuffix(e.Path, "/"), From: strings.TrimSuffix(e.OldPath, "/"), Same: e.After.ID == e.Before.ID,
 		Link: e.After.Mode == object.Symlink, Dir: strings.HasSuffix(e.Path, "/")}
 	c.Made = c.Dir && e.Operation != message.Rmdir
+	captured := func(id object.ID) *gitstore.Blob {
+		for i := range found {
+			if x := &found[i]; x.HasBlob && x.Blob.ID() == id {
+				return &x.Blob
+			}
+		}
+		return nil
+	}
 	stored := func(id object.ID) func() (io.ReadCloser, error) {
+		if b := captured(id); b != nil {
+			return b.Open
+		}
 		return func() (io.ReadCloser, error) {
 			r, _, err := r.Disk.Store.OpenBlob(ctx, id)
 			return r, err
@@ -87,8 +105,32 @@ func (r *Recorder) changeOf(ctx context.Context, e *Entry) policy.Change {
 	case e.blob != nil:
 		c.Size, c.Content = e.blob.Size(), e.blob.Open
 	default:
-		c.Size, _ = r.Disk.Store.BlobSize(ctx, e.After.ID)
+		if b := captured(e.After.ID); b != nil {
+			c.Size = b.Size()
+		} else {
+			c.Size, _ = r.Disk.Store.BlobSize(ctx, e.After.ID)
+		}
 		c.Content = stored(e.After.ID)
 	}
-	return c
+	fresh := func(x External) bool { return x.Old.Mode == 0 && x.Path == e.Before.Path }
+	if c.Content != nil && slices.ContainsFunc(found, fresh) {
+		ignored, err := r.ignored(e.Before.Path)
+		if err != nil {
+			return c, err
+		}
+		if ignored {
+			c.Before, c.Same = nil, false
+		}
+	}
+	return c, nil
+}
+
+// ignored reports whether a file is kept out of history by rules.
+func (r *Recorder) ignored(path wspath.Path) (bool, error) {
+	rules, _, err := r.Disk.Rules()
+	if err != nil {
+		return false, err
+	}
+	v, err := rules.Lookup(path, false)
+	return v.Ignored(), err
 }
