@@ -28,6 +28,7 @@ type merger struct {
 	table        *diff.Table
 	work         *diff.Work
 	ours, theirs diff.Lines
+	touching     bool // Options.Touching
 }
 
 // combine walks the two lists of changes, ordered by their place in the base.
@@ -40,15 +41,15 @@ func (m *merger) combine(ours, theirs []diff.Change) []part {
 	i, j := 0, 0
 	for i < len(ours) || j < len(theirs) {
 		switch {
-		case j == len(theirs) || i < len(ours) && ours[i].Old.End < theirs[j].Old.Start:
+		case j == len(theirs) || i < len(ours) && m.apart(ours[i], theirs[j]):
 			c := ours[i]
-			parts = appendPart(parts, part{Hunk{c.Old, c.New, shifted(c.Old, shiftT)}, fromOurs})
+			parts = m.appendPart(parts, part{Hunk{c.Old, c.New, shifted(c.Old, shiftT)}, fromOurs})
 			shiftO = c.New.End - c.Old.End
 			i++
 			continue
-		case i == len(ours) || theirs[j].Old.End < ours[i].Old.Start:
+		case i == len(ours) || m.apart(theirs[j], ours[i]):
 			c := theirs[j]
-			parts = appendPart(parts, part{Hunk{c.Old, shifted(c.Old, shiftO), c.New}, fromTheirs})
+			parts = m.appendPart(parts, part{Hunk{c.Old, shifted(c.Old, shiftO), c.New}, fromTheirs})
 			shiftT = c.New.End - c.Old.End
 			j++
 			continue
@@ -58,7 +59,7 @@ func (m *merger) combine(ours, theirs []diff.Change) []part {
 			// The base range that covers both; each side's range grows by the
 			// unchanged lines that this adds.
 			base := diff.Range{Start: min(a.Old.Start, b.Old.Start), End: max(a.Old.End, b.Old.End)}
-			parts = appendPart(parts, part{Hunk{base, cover(a, base), cover(b, base)}, conflict})
+			parts = m.appendPart(parts, part{Hunk{base, cover(a, base), cover(b, base)}, conflict})
 		}
 		// What ends first is done with; the other may meet the next one too.
 		if a.Old.End <= b.Old.End {
@@ -72,6 +73,16 @@ func (m *merger) combine(ours, theirs []diff.Change) []part {
 	}
 	return parts
 }
+
+// apart reports whether a change is before another side's, with a line between them. It
+// need not be with Options.Touching where one of them only deletes lines.
+func (m *merger) apart(a, b diff.Change) bool {
+	return a.Old.End < b.Old.Start ||
+		m.touching && a.Old.End == b.Old.Start && (deletes(a) || deletes(b))
+}
+
+// deletes reports whether a change deletes lines and adds none.
+func deletes(c diff.Change) bool { return c.New.Len() == 0 && c.Old.Len() > 0 }
 
 func shifted(r diff.Range, by int) diff.Range {
 	return diff.Range{Start: r.Start + by, End: r.End + by}
@@ -92,13 +103,15 @@ func (m *merger) same(a, b diff.Change) bool {
 }
 
 // appendPart adds a part, or widens the last one by it where they touch in ours
-// or in theirs: without a common line between them they are one part.
-func appendPart(parts []part, p part) []part {
+// or in theirs: without a common line between them they are one part. With
+// Options.Touching those of different sides stay apart.
+func (m *merger) appendPart(parts []part, p part) []part {
 	if len(parts) == 0 {
 		return append(parts, p)
 	}
 	last := &parts[len(parts)-1]
-	if p.Ours.Start > last.Ours.End && p.Theirs.Start > last.Theirs.End {
+	if p.Ours.Start > last.Ours.End && p.Theirs.Start > last.Theirs.End ||
+		m.touching && last.take != p.take && last.take != conflict && p.take != conflict {
 		return append(parts, p)
 	}
 	if last.take != p.take {

@@ -39,6 +39,9 @@ const DefaultWork = diff.DefaultWork
 // Options bound a merge.
 type Options struct {
 	Work int64 // steps; 0: DefaultWork
+	// Touching merges changes without a line between them where one side only deletes
+	// lines there: both orders give the same text. git has a conflict.
+	Touching bool
 }
 
 // Hunk is one conflict, by its line ranges in the three texts. Where one
@@ -84,7 +87,7 @@ func Merge(base, ours, theirs []byte, opts Options) (Result, error) {
 		w.Limit = DefaultWork
 	}
 	r := Result{base: t.Cut(base), ours: t.Cut(ours), theirs: t.Cut(theirs)}
-	m := merger{table: &t, work: &w, ours: r.ours, theirs: r.theirs}
+	m := merger{table: &t, work: &w, ours: r.ours, theirs: r.theirs, touching: opts.Touching}
 	r.whole = m.combine(t.Compare(r.base, r.ours, &w), t.Compare(r.base, r.theirs, &w))
 	r.parts = m.joinNear(m.cutDown(r.whole))
 	r.Coarse = w.Coarse

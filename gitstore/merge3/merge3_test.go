@@ -55,6 +55,36 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// TestTouching merges changes without a line between them, of which one deletes.
+func TestTouching(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ base, ours, theirs, want string }{
+		"deleted above":        {"a\nb\nc\nd\n", "a\nc\nd\n", "a\nb\nC\nd\n", "a\nC\nd\n"},
+		"deleted below":        {"a\nb\nc\nd\n", "a\nb\nd\n", "a\nB\nB2\nc\nd\n", "a\nB\nB2\nd\n"},
+		"above and below":      {"a\nb\nc\nd\ne\n", "a\nc\ne\n", "a\nb\nC\nd\ne\n", "a\nC\ne\n"},
+		"both delete":          {"a\nb\nc\nd\n", "a\nc\nd\n", "a\nb\nd\n", "a\nd\n"},
+		"added below":          {"a\nb\nc\n", "a\nc\n", "a\nb\nnew\nc\n", "a\nnew\nc\n"},
+		"added above":          {"a\nb\nc\n", "a\nc\n", "a\nnew\nb\nc\n", "a\nnew\nc\n"},
+		"all":                  {"a\nb\n", "a\n", "B\nb\n", "B\n"},
+		"deleted and changed":  {"a\nb\nc\n", "a\nc\n", "a\nB\nc\n", ""},
+		"both change":          {"a\nb\n", "A\nb\n", "a\nB\n", ""},
+		"both add":             {"a\n", "a\nb\n", "a\nc\n", ""},
+		"next to a conflict":   {"a\nb\nc\nd\n", "a\nC\nd\n", "a\nb\nC2\nd\n", ""},
+		"a conflict and below": {"a\nb\nc\nd\n", "A\nb\nd\n", "A2\nB\nc\nd\n", ""},
+	} {
+		for range 2 {
+			r, err := merge3.Merge([]byte(c.base), []byte(c.ours), []byte(c.theirs), merge3.Options{Touching: true})
+			if err != nil || r.Clean != (c.want != "") || string(r.Merged) != c.want {
+				t.Errorf("%s: %v, clean %v, %q, not %q", name, err, r.Clean, r.Merged, c.want)
+			}
+			if git, err := merge3.Merge([]byte(c.base), []byte(c.ours), []byte(c.theirs), merge3.Options{}); err != nil || git.Clean {
+				t.Errorf("%s: %v, git has no conflict", name, err)
+			}
+			c.ours, c.theirs = c.theirs, c.ours
+		}
+	}
+}
+
 func TestConflictRanges(t *testing.T) {
 	t.Parallel()
 	r, err := merge3.Merge([]byte("a\nb\nc\nd\n"), []byte("a\nx\ny\nc\nd\n"), []byte("0\na\nz\nc\nd\n"), merge3.Options{})

@@ -392,7 +392,7 @@ func (j *judge) text(cur, before, after object.ID) ([]byte, string, error) {
 		}
 		sides[i] = data
 	}
-	res, err := merge3.Merge(sides[0], sides[1], sides[2], merge3.Options{})
+	res, err := merge3.Merge(sides[0], sides[1], sides[2], merge3.Options{Touching: true})
 	switch {
 	case err != nil:
 		return nil, "binary", nil // or too large: what cannot be merged line by line
