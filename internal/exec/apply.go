@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -295,7 +294,7 @@ func (s *Service) note(id, name string, list []move) error {
 	if err := s.stepped(); err != nil {
 		return err
 	}
-	raw, err := json.Marshal(list)
+	raw, err := movesText(list)
 	if err != nil {
 		return err
 	}
@@ -363,8 +362,8 @@ func (s *Service) finish(ctx context.Context, w *workspace.Workspace, l *Layer, 
 	if err != nil {
 		return "", errs.Wrap(err, "")
 	}
-	var list []move
-	if err := json.Unmarshal(raw, &list); err != nil {
+	list, err := movesOf(raw)
+	if err != nil {
 		return "", errs.Wrap(err, "")
 	}
 	if out.Commit.IsZero() {

@@ -14,6 +14,7 @@ import (
 
 	"umbra/internal/errs"
 	"umbra/internal/workspace"
+	"umbra/internal/wspath"
 )
 
 // bitsFile of a layer has the permission bits of directories that an apply opened.
@@ -31,6 +32,18 @@ type bits struct {
 	Root  map[string]uint32 `json:"root"`  // as they were in the workspace
 }
 
+// named returns the bits by paths in another form.
+func (b bits) named(form func(path string) string) bits {
+	out := bits{Upper: map[string]uint32{}, Root: map[string]uint32{}}
+	for p, perm := range b.Upper {
+		out.Upper[form(p)] = perm
+	}
+	for p, perm := range b.Root {
+		out.Root[form(p)] = perm
+	}
+	return out
+}
+
 // bits reads what an apply of the layer opened; nothing if none did.
 func (s *Service) bits(id string) (b bits, err error) {
 	raw, err := os.ReadFile(s.path(id, bitsFile))
@@ -40,13 +53,7 @@ func (s *Service) bits(id string) (b bits, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	if b.Upper == nil {
-		b.Upper = map[string]uint32{}
-	}
-	if b.Root == nil {
-		b.Root = map[string]uint32{}
-	}
-	return b, errs.Wrap(err, "")
+	return b.named(wspath.OfText), errs.Wrap(err, "")
 }
 
 // writeBits writes durably what is about to be opened.
@@ -54,7 +61,7 @@ func (s *Service) writeBits(id string, b *bits) error {
 	if err := errors.Join(s.stepped(), s.anchor(id)); err != nil {
 		return err
 	}
-	raw, err := json.Marshal(b)
+	raw, err := json.Marshal(b.named(wspath.Text))
 	if err != nil {
 		return err
 	}

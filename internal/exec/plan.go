@@ -45,13 +45,6 @@ type Conflict struct {
 // Skip is a path of the layer that is not applied, and why.
 type Skip struct{ Path, Reason string }
 
-// move is what is done to the disk for a path that no history has.
-type move struct {
-	Op   string `json:"op"`
-	Path string `json:"path"`
-	Perm uint32 `json:"perm,omitempty"`
-}
-
 // The moves, in the order in which they are done. Clear removes what is ignored at
 // and below a path, and directories that are empty then; put moves a path of the
 // layer to its place; keep names a path that stays as it is.

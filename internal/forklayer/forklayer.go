@@ -54,7 +54,7 @@ type placed struct {
 	Base  string            `json:"base"` // trees that it was made for
 	Fork  string            `json:"fork"`
 	Boot  string            `json:"boot"`  // of the machine: what was written before another one may be empty
-	Paths map[string]string `json:"paths"` // hidden, opaque, or mode and id
+	Paths map[string]string `json:"paths"` // hidden, opaque, or mode and id; written as wspath.Text does
 }
 
 const (
@@ -105,11 +105,23 @@ func (l *Layer) Refresh(ctx context.Context, base, fork gitstore.Snapshot) error
 			return errs.Wrap(err, p)
 		}
 	}
-	raw, err := json.Marshal(placed{base.Tree().String(), fork.Tree().String(), clock.BootID(), want})
+	raw, err := json.Marshal(placed{base.Tree().String(), fork.Tree().String(), clock.BootID(), named(want, wspath.Text)})
 	if err != nil {
 		return err
 	}
 	return errs.Wrap(os.WriteFile(l.placedFile(), raw, 0o600), "")
+}
+
+// named returns a map by paths in another form.
+func named(paths map[string]string, form func(path string) string) map[string]string {
+	if paths == nil {
+		return nil
+	}
+	out := make(map[string]string, len(paths))
+	for p, what := range paths {
+		out[form(p)] = what
+	}
+	return out
 }
 
 // wanted lists what is to be placed. A directory that the fork does not have is hidden

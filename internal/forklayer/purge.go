@@ -14,6 +14,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/layer"
+	"umbra/internal/wspath"
 )
 
 // Contents are what is to leave a layer, each with its size, or -1 where that is not known.
@@ -174,6 +175,7 @@ func (l *Layer) read() (was placed, err error) {
 	if err == nil && json.Unmarshal(raw, &was) != nil {
 		was = placed{}
 	}
+	was.Paths = named(was.Paths, wspath.OfText)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
