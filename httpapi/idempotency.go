@@ -44,6 +44,7 @@ type Idempotency struct {
 	store     AnswerStore
 	ends      func() // once KeyHash was asked for
 	begun     string // the note of an earlier run that has no answer
+	noted     bool   // Begin was called
 	inHistory bool
 	replayed  bool
 }
@@ -96,11 +97,16 @@ func (i *Idempotency) Replayed() { i.replayed = true }
 // Begin records durably that work begins that must not be done twice, with a note for
 // Begun. An answer of success replaces it; NotBegun removes it.
 func (i *Idempotency) Begin(note string) error {
+	i.noted = true
 	return i.keepMark(state.Answer{Body: []byte(note), At: time.Now()}, true)
 }
 
-// NotBegun removes what Begin recorded: the work was not done.
+// NotBegun removes what Begin recorded, if it was called: the work was not done, or its
+// failure is answered, which is not kept. Of a request without a key, nil, it does nothing.
 func (i *Idempotency) NotBegun() error {
+	if i == nil || !i.noted {
+		return nil
+	}
 	return i.keepMark(state.Answer{At: time.Unix(0, 0)}, false) // older than any answer that is kept
 }
 
@@ -110,6 +116,23 @@ func (i *Idempotency) keepMark(a state.Answer, durable bool) error {
 		return err
 	}
 	return i.store.KeepAnswer(i.key, a, durable)
+}
+
+// Once returns the function that a handler calls as work begins that must not be done twice;
+// nil for a request without an idempotency key. what names the work. The note is the id of
+// the request, which the work's commits have. Conflict "<what>_interrupted" where an earlier
+// run of this request began the work and was not answered.
+func Once(c *gin.Context, what string) (begin func() error, err error) {
+	i := IdempotencyOf(c)
+	if i == nil {
+		return nil, nil
+	}
+	if i.begun != "" {
+		i.Replayed()
+		return nil, errs.New(errs.Conflict, what+"_interrupted", "A request with this Idempotency-Key began the %s, and its answer is not known; the %s is not run again. "+
+			"What it saved is in history, with the id of that request. To run the %s again, use another key.", what, what, what).With("begun_by", i.begun)
+	}
+	return func() error { return i.Begin(RequestID(c)) }, nil
 }
 
 // Begun returns the note of an earlier run of this request that recorded its begin and

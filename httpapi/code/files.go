@@ -84,6 +84,20 @@ func (d *Dialect) saver(c *gin.Context, p program) (Saver, error) {
 	return d.o.Output.Begin(c.Request.Context(), Owner{By: by, Task: httpapi.TagsOf(c).TaskID, Sees: sees(c), Goal: "Run " + p.name})
 }
 
+// savedOnce has begin, if it is not nil, called before the first save: a program changes
+// nothing else.
+func savedOnce(save func(context.Context, string, []byte) (string, error), begin func() error) func(context.Context, string, []byte) (string, error) {
+	return func(ctx context.Context, name string, content []byte) (string, error) {
+		if begin != nil {
+			if err := begin(); err != nil {
+				return "", err
+			}
+			begin = nil
+		}
+		return save(ctx, name, content)
+	}
+}
+
 // saved ends it, and returns what was saved.
 func (d *Dialect) saved(c *gin.Context, s Saver, ok bool) saves {
 	if s == nil {

@@ -225,8 +225,12 @@ func (d *Dialect) execute(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
+	begin, err := httpapi.Once(c, "program")
+	if err != nil {
+		return err
+	}
 	if saver != nil {
-		job.Save = saver.Save
+		job.Save = savedOnce(saver.Save, begin)
 	}
 	audit.Allowed(c.Request.Context(), audit.Exec, "", slog.String("language", "typescript"))
 	out, err := d.o.Engine.Run(c.Request.Context(), job)
@@ -237,6 +241,9 @@ func (d *Dialect) execute(c *gin.Context) error {
 	d.o.Log.LogAttrs(c.Request.Context(), slog.LevelInfo, "Code execution", slog.String("codeId", p.id), slog.Int("exitCode", out.ExitCode),
 		slog.String("failure", string(out.Failure)), slog.Int64("executionTime", ms(out.Took)), slog.String("request_id", httpapi.RequestID(c)))
 	if out.Failure != "" {
+		if err := httpapi.IdempotencyOf(c).NotBegun(); err != nil { // such an answer is not kept
+			return err
+		}
 		return failed(out, p, saved)
 	}
 	stdout := whole(out.Stdout)

@@ -5,6 +5,7 @@ package exec
 import (
 	"context"
 	_ "embed"
+	"encoding/gob"
 	"net"
 	"net/http"
 	"strings"
@@ -251,7 +252,8 @@ func (d *Dialect) apply(c *gin.Context) error {
 	if err := httpapi.DecodeJSON(c, &body); err != nil {
 		return err
 	}
-	res, err := d.layers.Apply(c.Request.Context(), id, exec.Apply{ExitCode: body.ExitCode, DryRun: body.DryRun, Patch: body.DryRun, RequestID: httpapi.RequestID(c), Sees: httpapi.CallerOf(c).Sees})
+	a := exec.Apply{ExitCode: body.ExitCode, DryRun: body.DryRun, Patch: body.DryRun, RequestID: httpapi.RequestID(c), Sees: httpapi.CallerOf(c).Sees}
+	res, err := d.applyOnce(c, id, a)
 	if err != nil {
 		return err
 	}
@@ -266,6 +268,42 @@ func (d *Dialect) apply(c *gin.Context) error {
 	}
 	httpapi.JSON(c, http.StatusOK, out)
 	return nil
+}
+
+// applyOnce applies a layer. With an idempotency key it notes what the answer is made of
+// before the layer is decided: when the request comes again after the server was killed,
+// its layer may be applied and removed.
+func (d *Dialect) applyOnce(c *gin.Context, id string, a exec.Apply) (*exec.Applied, error) {
+	i := httpapi.IdempotencyOf(c)
+	if i == nil {
+		return d.layers.Apply(c.Request.Context(), id, a)
+	}
+	var was exec.Planned
+	if i.Begun() != "" {
+		if err := gob.NewDecoder(strings.NewReader(i.Begun())).Decode(&was); err != nil {
+			return nil, errs.Wrap(err, "")
+		}
+	}
+	a.Note = func(p exec.Planned) error { // by gob: a path may not be UTF-8
+		var note strings.Builder
+		if err := gob.NewEncoder(&note).Encode(p); err != nil {
+			return err
+		}
+		return i.Begin(note.String())
+	}
+	res, err := d.layers.Apply(c.Request.Context(), id, a)
+	switch {
+	case i.Begun() == "":
+	case errs.CodeOf(err) == "layer_not_found":
+		if res, err = d.layers.Result(c.Request.Context(), id, a.Sees, was); err == nil {
+			i.Replayed()
+		}
+	case err == nil && res.Finished:
+		was.Skipped = append(was.Skipped, res.Skipped...)
+		res.Planned = was
+		i.Replayed()
+	}
+	return res, err
 }
 
 func conflictsOf(list []exec.Conflict) []conflictBody {

@@ -142,6 +142,7 @@ type caller struct {
 	tags      httpapi.Tags
 	requestID string
 	key       string
+	begin     func() error
 	session   string // empty in revisions without sessions
 	idem      *httpapi.Idempotency
 }
@@ -176,6 +177,9 @@ func (d *Dialect) serve(c *gin.Context) error {
 	k := &caller{who: httpapi.CallerOf(c), tags: httpapi.TagsOf(c), requestID: httpapi.RequestID(c), idem: httpapi.IdempotencyOf(c)}
 	if k.idem != nil {
 		if k.key, err = k.idem.KeyHash(); err != nil {
+			return err
+		}
+		if k.begin, err = httpapi.Once(c, "script"); err != nil {
 			return err
 		}
 	}

@@ -178,7 +178,7 @@ func (e *endpoint) callTool(ctx context.Context, req *sdk.CallToolRequest) (*sdk
 	c := toolset.Call{Name: name, Args: req.Params.Arguments, ReadOnly: true}
 	k := callerOf(req)
 	if k != nil {
-		c.TaskID, c.SubtaskID, c.Actor, c.RequestID, c.Key = k.tags.TaskID, k.tags.SubtaskID, k.tags.Actor, k.requestID, k.key
+		c.TaskID, c.SubtaskID, c.Actor, c.RequestID, c.Key, c.Begin = k.tags.TaskID, k.tags.SubtaskID, k.tags.Actor, k.requestID, k.key, k.begin
 		c.ReadOnly, c.Sees = k.who.Scope < httpapi.ScopeWrite, k.who.Sees
 	}
 	c.Client = clientOf(req, k)

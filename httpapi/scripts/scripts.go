@@ -78,6 +78,9 @@ func (d *Dialect) execute(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
+	if req.Begin, err = httpapi.Once(c, "script"); err != nil {
+		return err
+	}
 	// The frame's record answers a request sent twice: what one execution saves
 	// are many commits, so no single one carries the key.
 	by := wire.By(c, "")
@@ -92,6 +95,9 @@ func (d *Dialect) execute(c *gin.Context) error {
 	status := http.StatusOK
 	if res.Err != nil {
 		status = http.StatusUnprocessableEntity
+		if err := httpapi.IdempotencyOf(c).NotBegun(); err != nil { // such an answer is not kept
+			return err
+		}
 	}
 	httpapi.JSON(c, status, AnswerOf(res))
 	return nil

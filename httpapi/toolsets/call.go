@@ -48,9 +48,13 @@ func (d *Dialect) call(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
+	begin, err := httpapi.Once(c, "script")
+	if err != nil {
+		return err
+	}
 	caller := httpapi.CallerOf(c)
 	a, err := d.toolsets.Call(c.Request.Context(), id, toolset.Call{Name: *b.Name, Args: b.Arguments, TaskID: tags.TaskID, SubtaskID: tags.SubtaskID, Actor: tags.Actor,
-		RequestID: httpapi.RequestID(c), Key: key, ReadOnly: caller.Scope < httpapi.ScopeWrite, Sees: caller.Sees})
+		RequestID: httpapi.RequestID(c), Key: key, Begin: begin, ReadOnly: caller.Scope < httpapi.ScopeWrite, Sees: caller.Sees})
 	if errs.Is(err, errs.Forbidden) && caller.Scope < httpapi.ScopeWrite {
 		caller.Refused("read_only_token")
 	}

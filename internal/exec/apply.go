@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	"umbra/gitstore/diff"
@@ -36,16 +37,17 @@ type Apply struct {
 	DryRun bool
 	// Patch has the differences of a dry run returned.
 	Patch bool
+	// Note, if not nil, is called before a layer becomes decided; its error ends the apply.
+	// Result needs what it was called with.
+	Note func(Planned) error
 
 	RequestID string
 	Sees      task.Sees
 }
 
-// Applied is what became of a layer.
-type Applied struct {
-	Layer
-	Commit    object.ID // zero: nothing was recorded
-	Entries   []workspace.ChangeEntry
+// Planned is what is known of the outcome of an apply before the layer is decided.
+type Planned struct {
+	Records   bool // something is recorded, so there will be a commit
 	Conflicts []Conflict
 	Ref       string // of the conflicts' versions; empty without any
 	// Skipped are paths that are not applied, and why.
@@ -53,7 +55,18 @@ type Applied struct {
 	// Moved counts the paths, or whole directories, that were moved over without
 	// being recorded.
 	Moved int
-	Patch []byte
+}
+
+// Applied is what became of a layer.
+type Applied struct {
+	Layer
+	Planned
+	Commit  object.ID // zero: nothing was recorded
+	Entries []workspace.ChangeEntry
+	// Finished reports that an earlier apply had decided the layer, to which alone Planned
+	// was known but for what could not be moved over.
+	Finished bool
+	Patch    []byte
 }
 
 // Apply brings a layer onto its workspace as one change set, ends its call, and
@@ -90,6 +103,11 @@ func (s *Service) Apply(ctx context.Context, id string, a Apply) (*Applied, erro
 	if err != nil {
 		return nil, err
 	}
+	if a.ExitCode != nil && *a.ExitCode != 0 && !a.DryRun {
+		if err := writeDurably(s.path(id), exitFile, []byte(strconv.Itoa(*a.ExitCode))); err != nil {
+			return nil, errs.Wrap(err, "")
+		}
+	}
 	if !decided {
 		undecided := func() error {
 			return s.closeAgain(w, id, func() (bool, error) { return s.decided(ctx, l) })
@@ -104,7 +122,7 @@ func (s *Service) Apply(ctx context.Context, id string, a Apply) (*Applied, erro
 		if err != nil || a.DryRun {
 			return out, err
 		}
-	} else if a.DryRun {
+	} else if out.Finished = true; a.DryRun {
 		return nil, errs.New(errs.Conflict, "layer_decided", "The layer is applied in part; apply it to finish that.")
 	}
 	ctx = context.WithoutCancel(ctx) // there is no way back
@@ -115,11 +133,16 @@ func (s *Service) Apply(ctx context.Context, id string, a Apply) (*Applied, erro
 	if err := s.stepped(); err != nil {
 		return nil, err
 	}
-	status := calls.OK
-	if a.ExitCode != nil && *a.ExitCode != 0 {
-		status = calls.Failed
+	end := calls.End{Status: calls.OK, ExitCode: a.ExitCode}
+	if end.ExitCode == nil {
+		if end.ExitCode, err = s.exitCode(id); err != nil {
+			return nil, err
+		}
 	}
-	if _, err := s.o.Calls.End(ctx, id, calls.End{Status: status, ExitCode: a.ExitCode}); err != nil {
+	if end.ExitCode != nil && *end.ExitCode != 0 {
+		end.Status = calls.Failed
+	}
+	if _, err := s.o.Calls.End(ctx, id, end); err != nil {
 		return nil, err
 	}
 	if err := s.stepped(); err != nil {
@@ -129,6 +152,47 @@ func (s *Service) Apply(ctx context.Context, id string, a Apply) (*Applied, erro
 		return nil, err
 	}
 	return out, s.removeApplied(l, moved)
+}
+
+// exitCode returns the exit code of a layer's command that an apply was begun with; nil if
+// it was 0, or is not known.
+func (s *Service) exitCode(id string) (*int, error) {
+	raw, err := os.ReadFile(s.path(id, exitFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, errs.Wrap(err, "")
+	}
+	n, err := strconv.Atoi(string(raw))
+	return &n, err
+}
+
+// Result returns what an apply that is complete gave, and whose layer does not exist any
+// more. p is what its Note was called with. NotFound "layer_not_found" if the layer was
+// dropped.
+func (s *Service) Result(ctx context.Context, id string, sees task.Sees, p Planned) (*Applied, error) {
+	rec, err := s.o.Calls.Get(id, sees)
+	if err != nil {
+		return nil, err
+	}
+	w, err := s.o.Workspaces.Get(ctx, rec.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	defer w.Release()
+	out := &Applied{Layer: Layer{ID: id, Workspace: rec.Workspace, Root: w.Root(), Task: rec.Task, Begun: rec.Begun}, Planned: p}
+	found := false
+	if out.Commit, found, err = s.commitOf(ctx, w, &out.Layer); err != nil {
+		return nil, err
+	}
+	if !found && (out.Records || rec.Status == calls.Cancelled) {
+		return nil, unknown()
+	}
+	if found {
+		out.Entries, err = w.EntriesAt(ctx, out.Commit)
+	}
+	return out, err
 }
 
 // commit judges a layer and makes its commit; it is decided then.
@@ -156,8 +220,14 @@ func (s *Service) commit(ctx context.Context, w *workspace.Workspace, l *Layer, 
 				return err
 			}
 		}
+		planned := func() error {
+			if out.Records = len(n.p.ops) > 0; a.DryRun || a.Note == nil {
+				return nil
+			}
+			return a.Note(out.Planned)
+		}
 		if len(n.p.ops)+len(n.p.moves)+len(n.p.conflicts) == 0 {
-			return nil
+			return planned()
 		}
 		if err := n.obeys(ctx, w, rec.Task); err != nil {
 			return err
@@ -166,6 +236,9 @@ func (s *Service) commit(ctx context.Context, w *workspace.Workspace, l *Layer, 
 			if err := s.prepare(w, l, n, out); err != nil {
 				return err
 			}
+		}
+		if err := planned(); err != nil {
+			return err
 		}
 		if err := s.stepped(); err != nil {
 			return err

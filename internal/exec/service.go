@@ -103,6 +103,7 @@ const (
 	movesFile = "moves" // what is to be moved over, once it is decided
 	draftFile = "moves.draft"
 	awayDir   = "away" // what an apply displaced
+	exitFile  = "exit" // the command's exit code, if it is not 0 and an apply has begun
 	// A directory of the layers' whose name begins so is to be removed. No id does.
 	removedPrefix = ".removed-"
 	doneFile      = "applied" // of earlier versions: the layer is to be removed
@@ -201,26 +202,25 @@ func (s *Service) make(l *Layer) error {
 
 // load reads one layer. NotFound "layer_not_found".
 func (s *Service) load(id string, sees task.Sees) (*Layer, error) {
-	unknown := errs.New(errs.NotFound, "layer_not_found", "The layer does not exist.")
 	if !task.ValidID(id) {
-		return nil, unknown
+		return nil, unknown()
 	}
 	raw, err := os.ReadFile(s.path(id, metaFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, unknown
+		return nil, unknown()
 	}
 	if err != nil {
 		return nil, errs.Wrap(err, "")
 	}
 	var l Layer
 	if err := json.Unmarshal(raw, &l); err != nil || l.ID != id {
-		return nil, unknown
+		return nil, unknown()
 	}
 	if s.cleaner.has(id) {
-		return nil, unknown
+		return nil, unknown()
 	}
 	if _, err := os.Lstat(s.path(id, doneFile)); err == nil || sees != nil && !sees(l.Root) {
-		return nil, unknown
+		return nil, unknown()
 	}
 	l.Running = locked(s.path(id, lockFile))
 	return &l, nil
@@ -295,6 +295,10 @@ func (s *Service) take(id string, sees task.Sees) (l *Layer, release func(), err
 	}
 	s.unguard(id)
 	return l, release, nil
+}
+
+func unknown() error {
+	return errs.New(errs.NotFound, "layer_not_found", "The layer does not exist.")
 }
 
 func inUse() error {

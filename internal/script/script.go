@@ -56,6 +56,9 @@ type Request struct {
 	Script  string
 	Timeout time.Duration // 0: DefaultTimeout
 	Owner   Owner
+	// Begin, if not nil, is called when nothing that can be checked first speaks against
+	// the script, before it runs; its error ends the execution.
+	Begin func() error
 }
 
 // Stats are what an execution took.
@@ -119,6 +122,11 @@ func (s *Service) run(ctx context.Context, req Request, saver *Saver) (*Result, 
 	}
 	if err := s.o.Engine.Prepare(ctx); err != nil {
 		return nil, engineError(err)
+	}
+	if req.Begin != nil {
+		if err := req.Begin(); err != nil {
+			return nil, err
+		}
 	}
 	started := time.Now()
 	limited, cancel := context.WithDeadline(ctx, started.Add(req.Timeout))

@@ -45,7 +45,7 @@ func scriptTool(runner *script.Service) toolset.Extra {
 			case args.Has("language") && args.Str("language") != "luau":
 				return "Error: language must be luau", true, nil
 			}
-			res, err := runner.Execute(ctx, script.Request{Script: args.Str("script"), Timeout: time.Duration(ms) * time.Millisecond,
+			res, err := runner.Execute(ctx, script.Request{Script: args.Str("script"), Timeout: time.Duration(ms) * time.Millisecond, Begin: c.Begin,
 				Owner: script.Owner{By: workspace.By{SubtaskID: c.SubtaskID, Actor: c.Actor, RequestID: c.RequestID, Source: message.Script}, Task: c.TaskID, Sees: c.Sees}})
 			if err != nil {
 				return "", true, err

@@ -30,6 +30,9 @@ type Call struct {
 	RequestID string
 	// Key is the idempotency key as it is in history, empty without one.
 	Key string
+	// Begin, if not nil, is called before something runs that must not run twice; its
+	// error ends the call.
+	Begin func() error
 	// ReadOnly: the caller may not change anything.
 	ReadOnly bool
 	Sees     task.Sees
