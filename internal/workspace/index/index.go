@@ -143,6 +143,20 @@ func (x *Index) Files(dir wspath.Path) []File {
 	return nil
 }
 
+// Names returns the paths at which files with some inodes were last seen.
+func (x *Index) Names(inodes map[uint64]bool) (out []wspath.Path) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for dir, d := range x.dirs.All() {
+		for i := range d.files {
+			if inodes[d.files[i].ino] {
+				out = append(out, dir.Join(d.files[i].Name))
+			}
+		}
+	}
+	return out
+}
+
 // Put records what a file was when its stat was taken.
 func (x *Index) Put(p wspath.Path, info vfs.Info, id object.ID, mode object.Mode, at time.Time) {
 	f := File{Name: p.Base(), ino: info.Ino, size: info.Size, mtime: info.MtimeNs, ctime: info.CtimeNs, ID: id, mode: mode, racy: IsRacy(info, at),

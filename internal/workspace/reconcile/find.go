@@ -80,14 +80,32 @@ func (s *scanner) find(ctx context.Context) error {
 func (s *scanner) findPaths(ctx context.Context, paths []wspath.Path) error {
 	s.met = make(map[wspath.Path]bool)
 	var rest []wspath.Path
-	for _, p := range paths {
-		done, err := s.glance(p)
-		if err != nil {
+	linked := make(map[uint64]bool)
+	glance := func(paths []wspath.Path) error {
+		for _, p := range paths {
+			now, done, err := s.glance(p)
+			if err != nil {
+				return err
+			}
+			if !done {
+				rest = append(rest, p)
+			}
+			if !done && now.Kind == op.KindFile && now.Info.Nlink > 1 {
+				linked[now.Info.Ino] = true
+			}
+		}
+		return nil
+	}
+	if err := glance(paths); err != nil {
+		return err
+	}
+	if len(linked) > 0 { // no event names the other names of a file that was written to by one
+		more := s.r.Disk.Index.Names(linked)
+		if err := glance(more); err != nil {
 			return err
 		}
-		if !done {
-			rest = append(rest, p)
-		}
+		slices.Sort(rest)
+		rest = slices.Compact(rest)
 	}
 	if len(rest) == 0 {
 		return nil
@@ -115,29 +133,29 @@ func (s *scanner) findPaths(ctx context.Context, paths []wspath.Path) error {
 }
 
 // glance settles what needs no rules to be known: our own writes mostly, which
-// which raise events as anyone's do, and what came and went.
-func (s *scanner) glance(p wspath.Path) (done bool, err error) {
+// raise events as anyone's do, and what came and went.
+func (s *scanner) glance(p wspath.Path) (now disk.Seen, done bool, err error) {
 	if p.IsRoot() {
-		return false, nil
+		return now, false, nil
 	}
 	if s.r.Disk.IsOwn(p) || wspath.IsTemp(p.Base()) {
-		return true, nil
+		return now, true, nil
 	}
 	tip, tracked, err := s.tip.Lookup(p)
 	if err != nil || tracked && tip.Mode == object.Dir {
-		return false, err
+		return now, false, err
 	}
-	now, err := s.r.Disk.Lstat(p)
+	now, err = s.r.Disk.Lstat(p)
 	switch {
 	case err != nil:
-		return false, nil // the walk reports why
+		return now, false, nil // the walk reports why
 	case now.Kind == op.KindNone:
-		return !tracked, nil
+		return now, !tracked, nil
 	case !tracked || now.Kind != op.KindFile || now.Mode != tip.Mode:
-		return false, nil
+		return now, false, nil
 	}
 	id, known := s.r.Disk.Index.Lookup(p, now.Info)
-	return known && id == tip.ID, nil
+	return now, known && id == tip.ID, nil
 }
 
 // walk calls a walk with what it has to know of the workspace.

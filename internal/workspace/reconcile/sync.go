@@ -22,7 +22,7 @@ func (r *Reconciler) Sync(ctx context.Context, o SyncOptions) (SyncResult, error
 	began := clock.Boot()
 	res, err := r.look(ctx, o)
 	if err == nil && r.scanSize.Load() <= cheapScan {
-		o.since = began
+		o.since, o.untold = began, r.watch.Load()
 		more := res
 		if more, err = r.Scan(ctx, o); more.Changed == 0 {
 			more.Commit = res.Commit
@@ -194,8 +194,8 @@ func (r *Reconciler) scanLocked(ctx context.Context, o SyncOptions) (SyncResult,
 	suspect, mark := r.suspect.Swap(false), r.Rec.Owners.Scanning()
 	s := r.newScanner(o.gentle)
 	err := s.find(ctx)
-	if o.periodic != nil {
-		s.untold = o.periodic.untold(ctx)
+	if o.untold != nil {
+		s.untold = o.untold.untold(ctx)
 	}
 	var res SyncResult
 	if err == nil {

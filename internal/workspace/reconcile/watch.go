@@ -325,7 +325,7 @@ func (t *watch) reconcile(ctx context.Context) error {
 	if !due {
 		return nil
 	}
-	o.periodic, o.since = t, before+1
+	o.untold, o.since = t, before+1
 	_, err = t.r.Scan(ctx, o)
 	if err != nil {
 		t.tell(func() { t.due = true })
