@@ -279,14 +279,16 @@ func (w *forkWorld) round(i int) {
 	w.d.reattach()
 }
 
-// unmount ends the mounts of layers.
-func (w *forkWorld) unmount() {
+func (w *forkWorld) unmount() { unmountWithin(w.t, w.d.path("copies")) }
+
+// unmountWithin ends the mounts of layers in a directory.
+func unmountWithin(t testing.TB, dir string) {
 	table, err := mounts.Read() // a disk without power lists nothing
 	if err != nil {
-		w.t.Error(err)
+		t.Error(err)
 	}
 	for i := range table {
-		if mounts.Within(table[i].Point, w.d.path("copies")) {
+		if mounts.Within(table[i].Point, dir) {
 			_ = exec.Command("umount", "-l", table[i].Point).Run()
 		}
 	}
