@@ -167,6 +167,14 @@ func (m *merger) ops(list []outcome, after gitstore.Snapshot) ([]workspace.Op, e
 		was := o.was
 		gone := o.path
 		switch {
+		case o.apart:
+			gone = o.from
+			ops = append(ops, workspace.Op{Kind: workspace.OpDelete, Path: wspath.Path(o.from), If: match(was)})
+			op, err := m.write(o, version{})
+			if err != nil {
+				return nil, err
+			}
+			writes = append(writes, op)
 		case o.from != "":
 			gone = o.from
 			ops = append(ops, workspace.Op{Kind: workspace.OpRename, Path: wspath.Path(o.from), To: wspath.Path(o.path), If: match(was)})

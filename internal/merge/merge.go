@@ -228,39 +228,11 @@ func Do(ctx context.Context, from, into Side, req Request) (*Result, error) {
 	return res, m.carryOut(res)
 }
 
-// step is one commit of the source.
-type step struct {
-	commit  *gitstore.Commit
-	before  gitstore.Snapshot
-	after   gitstore.Snapshot
-	changes []change
-	partial bool     // some of its paths are left out
-	again   bool     // some of it was merged before, and taken back
-	hunks   []string // that were picked; nil: all of the changes
-	todo    []outcome
-}
-
-// change is a path that a commit changed.
-type change struct {
-	path     string
-	from     string // the former name, where the commit renamed it
-	old, now version
-	// What no history has of the two.
-	oldData, nowData []byte
-}
-
-// version is a file or link; the zero value is none.
-type version struct {
-	Mode object.Mode
-	ID   object.ID
-}
-
-func (v version) file() bool { return v.Mode == object.Regular || v.Mode == object.Executable }
-
 // outcome is what a step does to a path of the target.
 type outcome struct {
 	path, from string // from: its former name, where it is moved
 	source     string // the path's name in the source
+	apart      bool   // it is no rename on disk: one path is a directory of the other
 	was, want  version
 	data       []byte // of a merge of texts
 }
@@ -274,7 +246,8 @@ type merger struct {
 	steps     []*step
 	tip       gitstore.Snapshot   // of into
 	over      map[string]cell     // what is planned for paths of into
-	moves     []lineage.Move      // that into made since
+	moves     []lineage.Move      // of files that into made since
+	dirs      []lineage.Move      // of whole directories
 	deferred  map[string]bool     // paths of the source that are merged as a whole
 	excluded  map[string]Conflict // paths that are left out of all commits
 	conflicts []Conflict
@@ -313,7 +286,7 @@ func (m *merger) merged() (*had, error) {
 			made = append(made, c)
 		}
 		for _, v := range c.Message.Trailers(KeyUndone) {
-			if id, err := object.ParseID(v); err == nil {
+			if id, err := parsed(m.into, v); err == nil {
 				undone[id] = true
 			}
 		}
@@ -335,7 +308,7 @@ func (m *merger) merged() (*had, error) {
 		some := map[object.ID]bool{}
 		for _, v := range c.Message.Trailers(KeyPart) {
 			hex, quoted, _ := strings.Cut(v, " ")
-			id, err := object.ParseID(hex)
+			id, err := parsed(m.from, hex)
 			path, uerr := strconv.Unquote(quoted)
 			if err != nil || uerr != nil {
 				continue
@@ -345,7 +318,7 @@ func (m *merger) merged() (*had, error) {
 		}
 		for _, v := range c.Message.Trailers(KeyFrom) {
 			_, hex, _ := strings.Cut(v, " ")
-			id, err := object.ParseID(hex)
+			id, err := parsed(m.from, hex)
 			if err != nil {
 				continue
 			}
@@ -358,6 +331,18 @@ func (m *merger) merged() (*had, error) {
 		}
 	}
 	return h, nil
+}
+
+// parsed reads a commit's id of a trailer. One that a purge gave another id is that one.
+func parsed(of *workspace.Workspace, hex string) (object.ID, error) {
+	id, err := object.ParseID(hex)
+	if err != nil {
+		return id, err
+	}
+	if _, now, moved, err := of.Store().Moved(hex); moved || err != nil {
+		return now, err
+	}
+	return id, nil
 }
 
 // mark makes a path a member of a commit's set, or no member.
@@ -499,81 +484,10 @@ func (m *merger) wants(r gitstore.Record) bool {
 	return (len(m.req.Tasks) == 0 || slices.Contains(m.req.Tasks, r.Task)) && (len(m.req.Subtasks) == 0 || slices.Contains(m.req.Subtasks, r.Subtask))
 }
 
-// step reads what a commit changed and is not done yet; nil where nothing of that is wanted.
-func (m *merger) step(id object.ID, done func(change) (bool, error)) (*step, error) {
-	st := m.from.Store()
-	c, err := st.ReadCommit(m.ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	for _, v := range c.Message.Trailers(KeyFrom) {
-		if ws, _, _ := strings.Cut(v, " "); ws == m.into.ID() {
-			return nil, nil // the target's own work, which came here by a merge
-		}
-	}
-	s := &step{commit: c}
-	if s.before, err = st.SnapshotOf(m.ctx, c.Parent); err != nil {
-		return nil, err
-	}
-	if s.after, err = st.SnapshotOf(m.ctx, id); err != nil {
-		return nil, err
-	}
-	renamed := lineage.Renames(c.Message)
-	gone := map[string]bool{}
-	var all []change
-	err = gitstore.Diff(m.ctx, s.before, s.after, wspath.Root, func(d gitstore.TreeChange) error {
-		all = append(all, change{path: string(d.Path), old: version{d.Old.Mode, d.Old.ID}, now: version{d.New.Mode, d.New.ID}})
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	for i := range all {
-		x := &all[i]
-		if from := former(renamed, x.path); from != "" && x.old.Mode == 0 {
-			e, ok, err := s.before.Lookup(wspath.Path(from))
-			if err != nil {
-				return nil, err
-			}
-			if ok && e.Mode != object.Dir {
-				x.from, x.old = from, version{e.Mode, e.ID}
-				gone[from] = true
-			}
-		}
-	}
-	for _, x := range all {
-		has, err := done(x)
-		if err != nil {
-			return nil, err
-		}
-		switch {
-		case x.now.Mode == 0 && gone[x.path]: // it moved
-		case has || !m.within(x.path) && (x.from == "" || !m.within(x.from)):
-			s.partial = true
-		default:
-			s.changes = append(s.changes, x)
-		}
-	}
-	if len(s.changes) == 0 {
-		return nil, nil
-	}
-	return s, nil
-}
-
 func (m *merger) within(path string) bool {
 	return len(m.req.Paths) == 0 || slices.ContainsFunc(m.req.Paths, func(p wspath.Path) bool {
 		return p.IsRoot() || wspath.Path(path) == p || wspath.Path(path).IsUnder(p)
 	})
-}
-
-// former gives the name that a path had before renames; empty: the same.
-func former(list []lineage.Move, path string) string {
-	for _, r := range list {
-		if was, ok := r.Back().Follow(wspath.Path(path)); ok {
-			return string(was)
-		}
-	}
-	return ""
 }
 
 // follow gives the name that a path of the common history has in the target now.
@@ -586,6 +500,17 @@ func (m *merger) follow(path string) (string, error) {
 		if to, ok := r.Follow(now); ok {
 			now = to
 		}
+	}
+	if string(now) != path {
+		return string(now), nil
+	}
+	for _, r := range m.dirs { // it came after the directory was renamed
+		if to, ok := r.Follow(now); ok {
+			now = to
+		}
+	}
+	if v, err := m.at(string(now)); err != nil || v.Mode == 0 {
+		return path, err
 	}
 	return string(now), nil
 }

@@ -169,20 +169,33 @@ func (m *merger) judge(c change) (o *outcome, reason string, err error) {
 		return nil, "", err
 	}
 	to := at
-	if c.from != "" {
-		to = c.path
-	}
-	if c.from != "" && to != at {
-		if there, err := m.at(to); err != nil {
+	if c.from != "" || c.old.Mode == 0 {
+		if to, err = m.placed(c.path); err != nil {
 			return nil, "", err
-		} else if there.Mode != 0 {
-			if there.version == c.now && ours.Mode == 0 {
-				return nil, "", nil // moved there already
-			}
-			return nil, "occupied", nil
 		}
 	}
-	if reason, err = m.blocked(to, c.now); reason != "" || err != nil {
+	there, err := m.at(to)
+	if err != nil {
+		return nil, "", err
+	}
+	dir := there.Mode == object.Dir && c.now.Mode != 0
+	if dir {
+		if dir, err = m.emptied(to, at); err != nil {
+			return nil, "", err
+		}
+		if dir {
+			there = cell{}
+		}
+	}
+	if c.from == "" {
+		at, ours = to, there
+	} else if to != at && there.Mode != 0 {
+		if there.version == c.now && ours.Mode == 0 {
+			return nil, "", nil // moved there already
+		}
+		return nil, "occupied", nil
+	}
+	if reason, err = m.blocked(to, at, c.now); reason != "" || err != nil {
 		return nil, reason, err
 	}
 	if ours.Mode == object.Dir {
@@ -191,6 +204,7 @@ func (m *merger) judge(c change) (o *outcome, reason string, err error) {
 	out := outcome{path: to, source: c.path, was: ours.version}
 	if to != at {
 		out.from = at
+		out.apart = dir || wspath.Path(to).IsUnder(wspath.Path(at))
 	}
 	switch {
 	case ours.version == c.old:
@@ -233,14 +247,55 @@ func (m *merger) judge(c change) (o *outcome, reason string, err error) {
 	return &out, "", nil
 }
 
-// blocked reports why nothing can be put at a path: a file where a directory of it
-// would be, or a directory in its place.
-func (m *merger) blocked(path string, want version) (string, error) {
+// placed returns the path at which a file of the source is put that the target does not
+// have: where the target renamed a directory that it is in, in that one.
+func (m *merger) placed(path string) (string, error) {
+	if c, err := m.at(path); err != nil || c.Mode != 0 {
+		return path, err
+	}
+	p := wspath.Path(path)
+	for _, r := range m.dirs {
+		to, ok := r.Follow(p)
+		if !ok {
+			continue
+		}
+		if c, err := m.at(string(r.From)); err != nil || c.Mode != 0 {
+			return path, err // there is another directory of that name
+		}
+		p = to
+	}
+	return string(p), nil
+}
+
+// emptied reports whether nothing is left of a directory by what is planned, but what moves
+// to its path from another one.
+func (m *merger) emptied(dir, from string) (bool, error) {
+	for path, c := range m.over {
+		if c.Mode != 0 && path != from && wspath.Path(path).IsUnder(wspath.Path(dir)) {
+			return false, nil
+		}
+	}
+	left := errors.New("a file is left")
+	err := m.tip.Walk(wspath.Path(dir), func(e gitstore.Entry) error {
+		if _, planned := m.over[string(e.Path)]; planned || string(e.Path) == from {
+			return nil
+		}
+		return left
+	})
+	if errors.Is(err, left) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// blocked reports why nothing can be put at a path: a file, other than what moves there
+// from another path, where a directory of it would be.
+func (m *merger) blocked(path, from string, want version) (string, error) {
 	if want.Mode == 0 {
 		return "", nil
 	}
 	for dir := range wspath.Path(path).Ancestors() {
-		if dir.IsRoot() {
+		if dir.IsRoot() || string(dir) == from {
 			continue
 		}
 		if c, err := m.at(string(dir)); err != nil {
@@ -298,10 +353,13 @@ func (m *merger) ownerOf(id object.ID) *workspace.Workspace {
 func (m *merger) readMoves() error {
 	st := m.into.Store()
 	all, err := lineage.Since(m.ctx, st, m.since+1, st.Tip().Seq, nil)
-	// Of what a request moved as one each file has a rename of its own.
-	m.moves = slices.DeleteFunc(all, func(r lineage.Move) bool { return r.Whole })
-	if m.moves == nil {
-		m.moves = []lineage.Move{}
+	m.moves, m.dirs = []lineage.Move{}, nil
+	for _, r := range all {
+		if r.Whole { // each file in it has a rename of its own
+			m.dirs = append(m.dirs, r)
+		} else {
+			m.moves = append(m.moves, r)
+		}
 	}
 	return err
 }

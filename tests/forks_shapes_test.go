@@ -1,0 +1,193 @@
+package tests
+
+import (
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// A file that takes the place of a directory in a fork, or a directory that of a file, does so
+// in the parent, too, whether by requests or by a user, and as replay or squash; not where the
+// parent has other files in the directory.
+func TestForkMergeDirectoryAndFile(t *testing.T) {
+	const long = "g\nlong enough that it is known again\n"
+	for _, as := range []string{"replay", "squash"} {
+		p := newProject(t, map[string]string{"d/x": "x\n", "d/y": "y\n", "f": "f\n", "g": long, "k/k/k": "k" + long, "l": "l" + long, "m": "m" + long})
+		task := p.task(t)
+		ws := "/workspaces/" + task.str("workspace_id")
+		dir := filepath.Join(t.TempDir(), "copy")
+		fork := p.forks(t, ws, map[string]any{"kind": "copy", "path": dir})[0]["id"].(string)
+		const list = "find . -name .git -prune -o -type f -print | LC_ALL=C sort | xargs grep -H ''"
+		same := func(why string, got mergeAnswer) {
+			t.Helper()
+			if here, there := sh(t, p.dir, list), sh(t, dir, list); here != there {
+				t.Errorf("%s, %s: the parent has\n%s\nand the fork\n%s\n%+v", as, why, here, there, got)
+			}
+		}
+		sh(t, dir, "rm -r d; echo file > d; rm f; mkdir f; echo in > f/in; mv g tmp; mkdir g; mv tmp g/g; mv k/k/k tmp; rm -r k; mv tmp k; mv m n; mv l m")
+		same("turned", p.merge(t, fork, map[string]any{"as": as}))
+		sh(t, dir, "rm d; mkdir d; echo x > d/x; rm -r f; echo f > f; mv g/g tmp; rmdir g; mv tmp g; mv k tmp; mkdir -p k/k; mv tmp k/k/k; mv m l; mv n m")
+		same("turned back", p.merge(t, fork, map[string]any{"as": as}))
+
+		p.post(t, "/tasks", map[string]any{"task_id": "f", "workspace": fork, "goal": "try"}).want(t, 201)
+		do := func(method, rest string, body any) {
+			t.Helper()
+			if a := p.call(t, method, "/tasks/f/"+rest, body); a.Status/100 != 2 {
+				t.Fatalf("%s %s: %d %s", method, rest, a.Status, a.Body)
+			}
+		}
+		do("DELETE", "content?path=d/x", nil)
+		sh(t, dir, "rmdir d")
+		do("PUT", "content?path=d", []byte("file again\n"))
+		do("POST", "move", map[string]any{"from": "g", "to": "tmp"})
+		do("POST", "move", map[string]any{"from": "tmp", "to": "g/in/g"})
+		same("by requests", p.merge(t, fork, map[string]any{"as": as}))
+
+		do("DELETE", "content?path=d", nil)
+		do("PUT", "content?path=d/x", []byte("x\n"))
+		same("and back", p.merge(t, fork, map[string]any{"as": as}))
+		task.put(t, "d/z", "the parent's\n")
+		do("DELETE", "content?path=d/x", nil)
+		sh(t, dir, "rmdir d")
+		do("PUT", "content?path=d", []byte("file once more\n"))
+		conflicts := p.post(t, "/workspaces/"+fork+"/merge", map[string]any{"as": as}).fails(t, 409, "merge_conflict")["conflicts"].([]any)
+		if x := conflicts[0].(map[string]any); len(conflicts) != 1 || x["path"] != "d" || x["reason"] != "occupied" {
+			t.Errorf("%s: %v", as, conflicts)
+		}
+		if got := p.read(t, "d/z"); got != "the parent's\n" {
+			t.Errorf("%s: d/z has %q", as, got)
+		}
+		p.post(t, ws+"/sync", map[string]any{}).want(t, 200)
+		task.git(t, "fsck", "--strict", "--no-dangling")
+		p.Stop()
+	}
+}
+
+// What a fork made in a directory that the parent renamed meanwhile is merged into that, and so
+// is what it does to it later.
+func TestForkMergeRenamedDirectory(t *testing.T) {
+	for _, as := range []string{"replay", "squash"} {
+		p := newProject(t, map[string]string{"d/x": "1\n2\n3\n", "d/s/z": "z\n", "o/o": "o\n"})
+		task := p.task(t)
+		fork := p.forks(t, "/workspaces/"+task.str("workspace_id"), map[string]any{"kind": "virtual"})[0]["id"].(string)
+		p.post(t, "/tasks", map[string]any{"task_id": "f", "workspace": fork, "goal": "try"}).want(t, 201)
+		do := func(method, rest string, body any) {
+			t.Helper()
+			if a := p.call(t, method, "/tasks/f/"+rest, body); a.Status/100 != 2 {
+				t.Fatalf("%s %s: %d %s", method, rest, a.Status, a.Body)
+			}
+		}
+		has := func(want string) {
+			t.Helper()
+			if got := strings.Join(strings.Fields(sh(t, p.dir, "find . -name .git -prune -o -type f -print | LC_ALL=C sort | xargs grep -H ''")), " "); got != want {
+				t.Errorf("%s: the parent has\n%s\nnot\n%s", as, got, want)
+			}
+		}
+		do("PUT", "content?path=d/x", []byte("1\ntwo\n3\n"))
+		do("PUT", "content?path=d/new", []byte("new\n"))
+		do("PUT", "content?path=d/s/n/new", []byte("new\n"))
+		do("POST", "move", map[string]any{"from": "d/s/z", "to": "d/t"})
+		do("POST", "move", map[string]any{"from": "o/o", "to": "d/o"})
+		p.post(t, "/tasks/"+task.ID+"/move", map[string]any{"from": "d", "to": "e/e"}).want(t, 200)
+		p.merge(t, fork, map[string]any{"as": as})
+		has("./e/e/new:new ./e/e/o:o ./e/e/s/n/new:new ./e/e/t:z ./e/e/x:1 ./e/e/x:two ./e/e/x:3")
+		if got := p.merge(t, fork, map[string]any{"dry_run": true}); len(got.Files) != 0 {
+			t.Errorf("%s: merged again it would change %+v", as, got.Files)
+		}
+		do("PUT", "content?path=d/new", []byte("newer\n"))
+		do("PUT", "content?path=d/s/n/new", []byte("newer\n"))
+		do("DELETE", "content?path=d/t", nil)
+		do("POST", "move", map[string]any{"from": "d/o", "to": "d/s/o"})
+		p.merge(t, fork, map[string]any{"as": as})
+		const want = "./e/e/new:newer ./e/e/s/n/new:newer ./e/e/s/o:o ./e/e/x:1 ./e/e/x:two ./e/e/x:3"
+		has(want)
+		task.put(t, "d/own", "the parent's\n")
+		do("PUT", "content?path=d/more", []byte("more\n"))
+		do("PUT", "content?path=d/new", []byte("newest\n"))
+		p.merge(t, fork, map[string]any{"as": as})
+		has("./d/more:more ./d/own:the parent's " + strings.Replace(want, "newer", "newest", 1))
+		task.git(t, "fsck", "--strict", "--no-dangling")
+		p.Stop()
+	}
+}
+
+// A merge knows what the target has of a workspace also after a purge there gave its commits
+// other ids.
+func TestForkMergeAfterPurge(t *testing.T) {
+	p := newProject(t, map[string]string{"log": "start\n"})
+	ws := "/workspaces/" + p.task(t).str("workspace_id")
+	middle := p.forks(t, ws, map[string]any{"kind": "virtual"})[0]["id"].(string)
+	var ids []string
+	for _, task := range []string{"x", "y"} {
+		id := p.forks(t, "/workspaces/"+middle, map[string]any{"kind": "virtual"})[0]["id"].(string)
+		p.post(t, "/tasks", map[string]any{"task_id": task, "workspace": id, "goal": "try"}).want(t, 201)
+		ids = append(ids, id)
+	}
+	x, y := ids[0], ids[1]
+	put := func(task, path, data string) {
+		t.Helper()
+		if a := p.call(t, "PUT", "/tasks/"+task+"/content?path="+path, []byte(data)); a.Status/100 != 2 {
+			t.Fatalf("%d %s", a.Status, a.Body)
+		}
+	}
+	put("x", "key", "secret-5530\n")
+	put("x", "log", "start\nx1\n")
+	p.call(t, "DELETE", "/tasks/x/content?path=key", nil).want(t, 200)
+	put("x", "part", "p\n")
+	p.merge(t, x, map[string]any{"into": y, "paths": []string{"key", "log"}})
+	put("y", "log", "y0\nstart\nX1\n")
+	p.call(t, "DELETE", "/workspaces/"+middle+"?force=true", nil).want(t, 204)
+	for _, purged := range []string{x, y} {
+		p.purge(t, 0, purged, "key")
+		if got := p.merge(t, x, map[string]any{"into": y, "dry_run": true}); len(got.Conflicts) != 0 || len(got.Files) != 1 || got.Files[0].Path != "part" {
+			t.Errorf("%s was purged: %+v", purged, got)
+		}
+	}
+	if got := p.merge(t, x, map[string]any{"into": y}); got.Merged != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Forks are made while what they are to be forks of is deleted: each is whole, or the answer
+// says that the workspace does not exist.
+func TestForkMadeWhileDeleted(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n"})
+	ws := "/workspaces/" + p.task(t).str("workspace_id")
+	for range 8 {
+		of := p.forks(t, ws, map[string]any{"kind": "virtual"})[0]["id"].(string)
+		dir := t.TempDir()
+		answers, deleted := make(chan *answer), make(chan *answer)
+		for i := range 6 {
+			body := map[string]any{"kind": "virtual"}
+			if i%2 == 0 {
+				body = map[string]any{"kind": "copy", "path": filepath.Join(dir, strconv.Itoa(i))}
+			}
+			if i == 2 {
+				go func() { deleted <- p.call(t, "DELETE", "/workspaces/"+of+"?force=true", nil) }()
+			}
+			go func() { answers <- p.post(t, "/workspaces/"+of+"/forks", body) }()
+		}
+		if a := <-deleted; a.Status != 204 {
+			a.fails(t, 409, "has_forks")
+		}
+		var ids []string
+		for range 6 {
+			if a := <-answers; a.Status == 201 {
+				ids = append(ids, a.list(t, "forks")[0]["id"].(string))
+			} else {
+				a.fails(t, 404, "workspace_not_found")
+			}
+		}
+		p.call(t, "DELETE", "/workspaces/"+of+"?force=true", nil)
+		for _, id := range ids {
+			task := p.post(t, "/tasks", map[string]any{"workspace": id, "goal": "look"}).want(t, 201).str(t, "task_id")
+			if a := p.call(t, "GET", "/tasks/"+task+"/content?path=a", nil).want(t, 200); string(a.Body) != "one\n" {
+				t.Errorf("%s has %q", id, a.Body)
+			}
+		}
+		if left := strings.Fields(sh(t, dir, "ls")); len(left) > len(ids) {
+			t.Errorf("left is %v", left)
+		}
+	}
+}
