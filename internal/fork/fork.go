@@ -247,11 +247,17 @@ func (f *Make) checkPath(parent workspaces.Record) error {
 //
 // Invalid "invalid_…" with the field; Unprocessable "kind_unavailable"; Conflict
 // "path_exists", "fork_too_deep"; the errors of opening a directory.
-func (s *Service) Make(ctx context.Context, w *workspace.Workspace, f Make) ([]workspaces.Record, error) {
+func (s *Service) Make(ctx context.Context, w *workspace.Workspace, f Make) (made []workspaces.Record, err error) {
+	unknown := errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.")
 	parent, ok := s.o.Workspaces.Record(w.ID())
 	if !ok {
-		return nil, errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.")
+		return nil, unknown
 	}
+	defer func() {
+		if _, there := s.o.Workspaces.Record(w.ID()); err != nil && !there { // it was deleted meanwhile
+			err = unknown
+		}
+	}()
 	if err := f.check(parent, s.o.Layers); err != nil {
 		return nil, err
 	}
@@ -284,7 +290,7 @@ func (s *Service) Make(ctx context.Context, w *workspace.Workspace, f Make) ([]w
 				return err
 			}
 		}
-		made, err := s.o.Workspaces.ForkVirtual(ctx, w, spec, names)
+		made, err = s.o.Workspaces.ForkVirtual(ctx, w, spec, names)
 		if err == nil && own {
 			if err = s.ownIgnored(ctx, w, f, spec, made); err != nil {
 				s.takeBack(ctx, made)
@@ -292,7 +298,7 @@ func (s *Service) Make(ctx context.Context, w *workspace.Workspace, f Make) ([]w
 		}
 		return made, errors.Join(err, done())
 	}
-	made := make([]workspaces.Record, 0, f.Count)
+	made = make([]workspaces.Record, 0, f.Count)
 	for _, name := range names {
 		spec.Name = name
 		rec, err := s.one(ctx, w, f, spec)
