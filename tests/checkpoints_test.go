@@ -59,3 +59,45 @@ func TestCheckpoints(t *testing.T) {
 		t.Error(out)
 	}
 }
+
+// A purge moves checkpoints to the commits that the history has then; they are no user's refs,
+// which keep what is purged.
+func TestCheckpointsPurged(t *testing.T) {
+	const secret = "secret-of-a-checkpoint-5531"
+	p := newProject(t, map[string]string{"a": "one\n"})
+	task := p.task(t)
+	ws := "/workspaces/" + task.str("workspace_id")
+	p.post(t, ws+"/checkpoints", map[string]any{"name": "first"}).want(t, 201)
+	task.put(t, "key", secret+"\n")
+	before := p.post(t, ws+"/checkpoints", map[string]any{"name": "before", "message": "all good"}, "X-Actor", "ann").want(t, 201).obj(t)
+	task.put(t, "a", "two\n")
+	task.git(t, "tag", "-a", "-m", "by hand", "umbra/light", before["commit"].(string))
+	task.git(t, "update-ref", "refs/tags/umbra/bare", before["commit"].(string))
+	p.call(t, "DELETE", task.file("key"), nil).want(t, 200)
+	p.purge(t, 0, task.str("workspace_id"), "key")
+	p.verb(t, "gc", "--now")
+	if found := leaksOf(t, p.DataDir, secret); len(found) > 0 {
+		t.Errorf("the secret is in %v", found)
+	}
+	list := p.call(t, "GET", ws+"/checkpoints", nil).want(t, 200).list(t, "checkpoints")
+	if len(list) != 4 {
+		t.Fatalf("%v", list)
+	}
+	for _, c := range list {
+		text := p.call(t, "GET", task.file("a")+"&at="+c["commit"].(string), nil).want(t, 200)
+		if string(text.Body) != "one\n" {
+			t.Errorf("%v has %q", c, text.Body)
+		}
+		if c["name"] == "before" && (c["message"] != "all good" || c["actor"] != "ann" || c["commit"] == before["commit"]) {
+			t.Errorf("%v was %v", c, before)
+		}
+	}
+	dry := p.post(t, ws+"/restore", map[string]any{"to": "before", "dry_run": true}).want(t, 200).obj(t)
+	p.restart()
+	p.post(t, ws+"/restore", map[string]any{"to": "before", "plan": dry["plan"]}).want(t, 200)
+	if a, key := p.read(t, "a"), p.read(t, "key"); a != "one\n" || key != "purged\n" {
+		t.Errorf("%q, %q", a, key)
+	}
+	task.fsck(t)
+	p.call(t, "DELETE", ws+"/checkpoints/before", nil).want(t, 204)
+}

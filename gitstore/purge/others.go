@@ -26,7 +26,7 @@ type Holder struct {
 
 // othersIntent is what goes of people's own.
 type othersIntent struct {
-	Refs      []movedRef `json:"refs,omitempty"` // New is empty: they go
+	Refs      []movedRef `json:"refs,omitempty"` // New is empty: they go; checkpoints move
 	Head      bool       `json:"head,omitempty"` // HEAD names such a commit: it points at the history again
 	Worktrees []string   `json:"worktrees,omitempty"`
 	Files     []string   `json:"files,omitempty"` // in the repository
@@ -65,6 +65,9 @@ func (o *others) hold(kind, name string) { o.holders = append(o.holders, Holder{
 // our own refs.
 const conflictsPrefix = "refs/umbra/conflicts/"
 
+// checkpointPrefix is of the tags of checkpoints (package checkpoint).
+const checkpointPrefix = "refs/tags/umbra/"
+
 func isOurs(ref string) bool {
 	return ref == refs.ShadowRef || strings.HasPrefix(ref, "refs/umbra/") && !strings.HasPrefix(ref, conflictsPrefix)
 }
@@ -88,9 +91,18 @@ func (h *finder) refs(ctx context.Context, o *others) error {
 		if isOurs(r.Name) || r.ID.IsZero() {
 			continue
 		}
-		if bad, err := h.from(ctx, r.ID); err != nil {
+		bad, err := h.from(ctx, r.ID)
+		if err != nil {
 			return err
-		} else if bad {
+		}
+		if !bad {
+			continue
+		}
+		if now, err := h.checkpoint(r); err != nil {
+			return err
+		} else if now != r.ID {
+			o.Refs = append(o.Refs, movedRef{Name: r.Name, Old: r.ID.String(), New: now.String()})
+		} else {
 			drop(r)
 		}
 	}
@@ -100,6 +112,21 @@ func (h *finder) refs(ctx context.Context, o *others) error {
 		}
 	}
 	return nil
+}
+
+// checkpoint returns what the tag of a checkpoint becomes; any other ref stays as it is.
+func (h *finder) checkpoint(r refs.Ref) (object.ID, error) {
+	if !strings.HasPrefix(r.Name, checkpointPrefix) || r.Symbolic != "" {
+		return r.ID, nil
+	}
+	kind, data, err := h.read(r.ID)
+	if err != nil || kind != object.Tag {
+		return h.r.Is(r.ID), err
+	}
+	if _, err := object.ParseTag(data); err != nil {
+		return r.ID, nil
+	}
+	return h.r.TagText(r.ID, data)
 }
 
 // pseudoRef is the name of a file that names commits as refs do (gitrevisions(7)).
@@ -124,7 +151,7 @@ func (h *finder) heads(ctx context.Context, o *others) error {
 			if _, damaged := errors.AsType[*refs.DamagedError](err); err != nil && !damaged {
 				return err
 			}
-			bad = bad || slices.ContainsFunc(o.Refs, func(r movedRef) bool { return r.Name == target })
+			bad = bad || slices.ContainsFunc(o.Refs, func(r movedRef) bool { return r.Name == target && r.New == "" })
 		}
 		switch {
 		case !bad:
@@ -344,24 +371,24 @@ func (h *finder) looseObjects(ctx context.Context, o *others) error {
 	return nil
 }
 
-// dropOthers removes what was found; refs go by git's lock protocol, and only if
+// dropOthers removes what was found, or moves it; refs by git's lock protocol, and only if
 // they still say the same.
 func (pr *Purger) dropOthers(ctx context.Context, in *purgeIntent) error {
 	o := &in.Others
-	var gone []refs.Update
+	var todo []refs.Update
 	for _, r := range o.Refs {
-		old, err := parseHex(r.Old)
+		old, now, err := r.ids()
 		if err != nil {
 			return err
 		}
-		gone = append(gone, refs.Update{Name: r.Name, Before: []object.ID{old}})
+		todo = append(todo, refs.Update{Name: r.Name, New: now, Before: []object.ID{old}})
 	}
 	if o.Head {
 		if err := storedir.WriteFile(pr.FS, path.Join(storedir.Repo, refs.HEAD), []byte("ref: "+refs.ShadowRef+"\n")); err != nil {
 			return err
 		}
 	}
-	foreign, failed := pr.Refs.Update(ctx, gone)
+	foreign, failed := pr.Refs.Update(ctx, todo)
 	pr.host.Report(foreign)
 	if err := refs.Join(failed); err != nil {
 		return err

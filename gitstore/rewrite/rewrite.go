@@ -212,6 +212,14 @@ func (r *Rewriter) Tag(id object.ID) (object.ID, error) {
 	if err != nil {
 		return id, err
 	}
+	return r.TagText(id, data)
+}
+
+// TagText is like Tag, of a tag's bytes.
+func (r *Rewriter) TagText(id object.ID, data []byte) (object.ID, error) {
+	if to, ok := r.Tags[id]; ok {
+		return to, nil
+	}
 	t, err := object.ParseTag(data)
 	if err != nil {
 		return id, err
