@@ -362,7 +362,7 @@ func (h *handle) dropRef() {
 
 // putAwayIdle unloads idle workspaces until ctx ends.
 func (m *Manager) putAwayIdle(ctx context.Context) {
-	tick := time.NewTicker(max(m.opt.IdleAfter/4, time.Millisecond))
+	tick := time.NewTicker(max(min(m.opt.IdleAfter, virtualIdle)/4, time.Millisecond))
 	defer tick.Stop()
 	for {
 		select {
@@ -376,13 +376,19 @@ func (m *Manager) putAwayIdle(ctx context.Context) {
 	}
 }
 
+// virtualIdle is how long an unused workspace without a directory stays open: it is opened
+// again in milliseconds, and there may be a thousand forks.
+const virtualIdle = time.Minute
+
 // PutAway unloads the workspaces that were not used since a time and need not be
-// watched.
+// watched; without a directory and of this server alone, since a later one.
 func (m *Manager) PutAway(ctx context.Context, since time.Time) {
+	later := since.Add(max(0, m.opt.IdleAfter-virtualIdle))
 	m.mu.Lock()
 	var ids []string
 	for id, h := range m.open {
-		if h.w != nil && h.refs == 0 && h.closing == nil && h.used.Before(since) && !m.stays(id, h) {
+		unused := h.w != nil && h.refs == 0 && h.closing == nil
+		if unused && (h.used.Before(since) || h.w.Virtual() && m.opt.Shared == nil && h.used.Before(later)) && !m.stays(id, h) {
 			ids = append(ids, id)
 		}
 	}

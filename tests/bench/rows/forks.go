@@ -28,6 +28,8 @@ const (
 	// memory of many forks may be so many times that of none.
 	forkMayTake, layerMayTake = 0.002, 0.030
 	forksMayHold              = 1.5
+	// quietAfter is how long a server may take to unload what is not used any more.
+	quietAfter = 4 * time.Minute
 )
 
 func forkRows(s measure.Scale) []Row {
@@ -46,7 +48,7 @@ func forkRows(s measure.Scale) []Row {
 	return append(list, Row{
 		Name:  "forks/many",
 		Title: fmt.Sprintf("%s forks of one workspace, %d written to at once", report.Count(manyForks), busyForks),
-		About: fmt.Sprintf("Virtual forks of %s files, made by one request; then %d clients make %d changes each, in a fork each. Memory is that of the server when it is quiet.", report.Count(s.Smallest()), busyForks, writesEach),
+		About: fmt.Sprintf("Virtual forks of %s files, made by one request; then %d clients make %d changes each, in a fork each. Memory is that of the server when it is quiet; quiet again it is once it has unloaded what is not used.", report.Count(s.Smallest()), busyForks, writesEach),
 		Run:   manyForksRow,
 	})
 }
@@ -169,6 +171,10 @@ func manyForksRow(ctx context.Context, env *measure.Env, r *report.Result) error
 	if err != nil {
 		return err
 	}
+	quiet, after, err := quietAgain(ctx, s, int64(forksMayHold*float64(before.Anonymous)))
+	if err != nil {
+		return err
+	}
 	if err := s.Stop(); err != nil {
 		return err
 	}
@@ -187,10 +193,27 @@ func manyForksRow(ctx context.Context, env *measure.Env, r *report.Result) error
 	line("no fork yet", "", before)
 	line(fmt.Sprintf("%d forks made", manyForks), report.Seconds(made), idle)
 	line(fmt.Sprintf("%d of them written to, %d changes each", busyForks, writesEach), report.Seconds(wrote), busy)
+	line("quiet again", report.Seconds(after), quiet)
 	line("after a restart", "", away)
 	r.Note("A fork took %.2f ms, a change in one of %d at once %.2f ms of the whole.", made.Seconds()*1000/manyForks, busyForks, wrote.Seconds()*1000/(busyForks*writesEach))
-	r.Checks = append(r.Checks, report.AtMost(fmt.Sprintf("%d quiet forks take ≤ %.1f× the memory of none", manyForks, forksMayHold), float64(idle.Anonymous)/float64(before.Anonymous), forksMayHold, "%.2f×"))
-	r.Data = map[string]any{"made": made.Seconds(), "wrote": wrote.Seconds(), "before": before, "idle": idle, "busy": busy, "away": away}
+	r.Checks = append(r.Checks, report.AtMost(fmt.Sprintf("%d quiet forks take ≤ %.1f× the memory of none", manyForks, forksMayHold), float64(idle.Anonymous)/float64(before.Anonymous), forksMayHold, "%.2f×"),
+		report.AtMost(fmt.Sprintf("quiet again they take ≤ %.1f×", forksMayHold), float64(quiet.Anonymous)/float64(before.Anonymous), forksMayHold, "%.2f×"))
+	r.Data = map[string]any{"made": made.Seconds(), "wrote": wrote.Seconds(), "before": before, "idle": idle, "busy": busy, "quiet": quiet, "away": away}
 	return nil
 }
+
+// quietAgain waits until a server that nobody uses has at most so much anonymous memory, or
+// for quietAfter, and returns what it has then and how long that took.
+func quietAgain(ctx context.Context, s *peers.Server, anonymous int64) (peers.Memory, time.Duration, error) {
+	for start := time.Now(); ; {
+		if err := measure.Pause(ctx, time.Second); err != nil {
+			return peers.Memory{}, 0, err
+		}
+		now, err := s.Memory()
+		if took := time.Since(start); err != nil || now.Anonymous <= anonymous || took > quietAfter {
+			return now, took, err
+		}
+	}
+}
+
 func inMillis(d time.Duration) string { return fmt.Sprintf("%.2f", d.Seconds()*1000) }
