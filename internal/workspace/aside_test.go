@@ -48,6 +48,22 @@ func TestDroppedSoon(t *testing.T) {
 	}
 }
 
+// A request that finds many waiting removes a few of them, however many there are: it
+// does not wait for all.
+func TestDropsItsShare(t *testing.T) {
+	b := newBench(t, scenarioFiles())
+	defer b.stop()
+	b.w.keeper.Go = nil // nothing is removed next to requests
+	for i := range retire.MaxToDrop {
+		b.ok(write("a", fmt.Sprint(i)))
+	}
+	before := len(b.leftAside())
+	b.ok(write("a", "one more"))
+	if after := len(b.leftAside()); after > before || after < before-5 {
+		t.Errorf("%d waited, and %d after one more", before, after)
+	}
+}
+
 // Who was just opening a file when it was replaced, and got it after it was looked
 // at, may write to it: that is recorded.
 func TestOpenedAtTheLastMoment(t *testing.T) {

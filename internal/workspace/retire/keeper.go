@@ -23,8 +23,8 @@ type Keeper struct {
 	// Go runs work next to requests; nil: not yet.
 	Go func(func())
 
-	settling   sync.Mutex // held to settle lingers, before lmu
-	dropMu     sync.Mutex // held to remove what waits for it, before lmu
+	settling   sync.Mutex   // held to settle lingers, before lmu
+	dropMu     sync.RWMutex // held shared to take and remove files of toDrop, before lmu
 	lmu        sync.Mutex
 	lingers    []lingering
 	toDrop     []lingering // aside

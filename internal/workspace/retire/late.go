@@ -92,8 +92,17 @@ func (k *Keeper) lingerOn(l lingering) {
 	}
 }
 
-// MaxToDrop bounds how many files wait aside to be removed.
-const MaxToDrop = 256
+// MaxToDrop bounds how many files wait aside to be removed, but for one of each
+// writer. A disk that syncs many files, as for a checkpoint, may take a second for what
+// else removes a hundred: as many as are written meanwhile may wait.
+const MaxToDrop = 2048
+
+// How many files are removed at a time, next to requests and by a request that finds
+// MaxToDrop waiting. The latter waits for no more than these.
+const (
+	dropBatch = 16
+	dropShare = 2
+)
 
 // dropSoon removes a displaced file in aside, concurrently with what comes next: a
 // start knows what to do with it. What waits is gone before a checkpoint that
@@ -103,13 +112,13 @@ func (k *Keeper) dropSoon(l lingering) {
 	k.toDrop = append(k.toDrop, l)
 	begin := !k.dropping && k.Go != nil
 	k.dropping = k.dropping || begin
-	full := len(k.toDrop) >= MaxToDrop
+	full := len(k.toDrop) > MaxToDrop
 	k.lmu.Unlock()
 	if begin {
 		k.Go(k.dropWhatComes)
 	}
 	if full {
-		k.DropNow()
+		k.dropOldest(dropShare)
 	}
 }
 
@@ -123,24 +132,44 @@ func (k *Keeper) dropWhatComes() {
 			return
 		}
 		k.lmu.Unlock()
-		k.DropNow()
+		k.dropOldest(dropBatch)
 	}
 }
 
-// DropNow removes what waits, and ends when all that waited when it was called is
-// gone.
-func (k *Keeper) DropNow() {
-	k.dropMu.Lock()
-	defer k.dropMu.Unlock()
+// dropOldest removes up to n of the files that have waited longest, and returns how
+// many it took.
+func (k *Keeper) dropOldest(n int) int {
+	k.dropMu.RLock()
+	defer k.dropMu.RUnlock()
 	k.lmu.Lock()
-	list := k.toDrop
-	k.toDrop = nil
+	n = min(n, len(k.toDrop))
+	list := k.toDrop[:n:n]
+	k.toDrop = k.toDrop[n:]
 	k.lmu.Unlock()
 	for _, l := range list {
 		if !k.lateComer(l) {
 			k.drop(l)
 		}
 	}
+	return n
+}
+
+// DropNow removes what waits, and ends when all that waited when it was called is
+// gone.
+func (k *Keeper) DropNow() {
+	k.lmu.Lock()
+	waiting := len(k.toDrop)
+	k.lmu.Unlock()
+	for waiting > 0 {
+		n := k.dropOldest(dropBatch)
+		if n == 0 {
+			break
+		}
+		waiting -= n
+	}
+	// What others have taken is gone when they are through.
+	k.dropMu.Lock()
+	defer k.dropMu.Unlock()
 }
 
 // lateComer reports whether a process opened a displaced file, or wrote to it,
