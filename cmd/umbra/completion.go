@@ -25,8 +25,11 @@ tasks and workspaces.`,
   umbra completion fish > ~/.config/fish/completions/umbra.fish`,
 		ValidArgs: shells,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 || !slices.Contains(shells, args[0]) {
-				return exitcode.Usage(fmt.Errorf("usage: umbra completion %s", strings.Join(shells, "|")))
+			switch {
+			case len(args) != 1:
+				return exitcode.Usage(fmt.Errorf("name one shell: %s", strings.Join(shells, ", ")))
+			case !slices.Contains(shells, args[0]):
+				return exitcode.Usage(fmt.Errorf("unknown shell %q; it is one of %s", args[0], strings.Join(shells, ", ")))
 			}
 			return nil
 		},

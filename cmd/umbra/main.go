@@ -83,7 +83,23 @@ work without touching anyone else's.`,
 	root.AddCommand(completionCommand(root, stdout), manCommand(root))
 	group(root)
 	cli.CompleteIDs(root)
+	plainFlags(root)
 	return root
+}
+
+// plainFlags has help show a flag that needs no value without the values that it may
+// have.
+func plainFlags(root *cobra.Command) {
+	const values = "[=true|false]"
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		var text strings.Builder
+		out := cmd.OutOrStdout()
+		cmd.SetOut(&text)
+		help(cmd, args)
+		cmd.SetOut(out)
+		_, _ = io.WriteString(out, strings.ReplaceAll(text.String(), values, strings.Repeat(" ", len(values))))
+	})
 }
 
 // groups are the parts of the program's help, with their verbs.

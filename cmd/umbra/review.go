@@ -17,6 +17,7 @@ import (
 	"umbra/internal/client"
 	"umbra/internal/exitcode"
 	"umbra/internal/hunkwise"
+	"umbra/internal/render"
 	"umbra/internal/term"
 )
 
@@ -298,7 +299,7 @@ use.`,
 		case v.JSON:
 			err = v.PrintJSON(raw)
 		case len(out.Refused) == 0:
-			fmt.Fprintf(v.Stdout, "Nothing of %d files would be refused.\n", out.Checked)
+			fmt.Fprintf(v.Stdout, "nothing of %s would be refused\n", render.Count(out.Checked, "file", "files"))
 		default:
 			err = v.Print(false, func(o *term.Output) error {
 				for _, x := range out.Refused {

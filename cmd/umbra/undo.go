@@ -252,7 +252,11 @@ func (s *undoStep) empty() bool {
 func (s *undoStep) write(o *term.Output) {
 	o.Printf("%s\n", o.Paint(term.Meta, s.name()))
 	for i := range s.reverts {
-		render.Reverted(o, &s.reverts[i])
+		if s.Undo != "" {
+			render.Redone(o, &s.reverts[i])
+		} else {
+			render.Reverted(o, &s.reverts[i])
+		}
 	}
 }
 

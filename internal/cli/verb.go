@@ -56,7 +56,7 @@ const AnyNumber = math.MaxInt
 func Args(low, high int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < low {
-			return exitcode.Usage(fmt.Errorf("an argument is missing: umbra %s", cmd.Use))
+			return exitcode.Usage(fmt.Errorf("an argument is missing: %s", strings.TrimSuffix(cmd.UseLine(), " [flags]")))
 		}
 		if len(args) > high {
 			return exitcode.Usage(fmt.Errorf("unexpected argument %q", args[high]))

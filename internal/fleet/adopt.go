@@ -33,8 +33,8 @@ it; the copy was at most 2 s behind.
 
 With --into, DIR is a directory of the machine of the node that --node names, else of
 this machine, whose only live node it is then. It is made where it is missing, must be
-empty, and gets the files of the newest commit. A run that was cut off is gone on with by
-the same command.
+empty, and gets the files of the newest commit. Run the same command again
+to continue one that was cut off.
 
 Where the former node comes back it does not go on with the workspace. Commits of it that
 were not copied are then in directories journal/orphaned-* there, which umbra cluster

@@ -41,13 +41,13 @@ func (m *Merge) Write(o *term.Output, dry bool) {
 	}
 	switch {
 	case dry:
-		o.Printf("%d commits would be merged\n", m.Merged)
+		o.Printf("%s would be merged\n", Count(m.Merged, "commit", "commits"))
 	case len(m.Commits) == 0:
 		o.Printf("nothing to merge\n")
 	default:
-		o.Printf("merged %d commits into %d; undo with umbra revert --task %s\n", m.Merged, len(m.Commits), Text(m.TaskID))
+		o.Printf("merged %s into %d; undo with umbra revert --task %s\n", Count(m.Merged, "commit", "commits"), len(m.Commits), Text(m.TaskID))
 	}
 	if m.Reverted > 0 {
-		o.Printf("left out, since a revert took them back: %d commits; --again merges them\n", m.Reverted)
+		o.Printf("left out, since a revert took them back: %s; --again merges them\n", Count(m.Reverted, "commit", "commits"))
 	}
 }

@@ -71,7 +71,7 @@ func Replay(rep *replay.Report, w io.Writer) error {
 	case !rep.OK:
 		verdict = "not as recorded"
 	}
-	fmt.Fprintf(&b, "task %s: %d steps, %d commits of others between: %s\n", rep.Task, len(rep.Steps), rep.Context, verdict)
+	fmt.Fprintf(&b, "task %s: %s, %s of others between: %s\n", rep.Task, Count(len(rep.Steps), "step", "steps"), Count(rep.Context, "commit", "commits"), verdict)
 	if rep.Commit != "" {
 		fmt.Fprintf(&b, "branch %s is at %s\n", rep.Branch, rep.Commit)
 	}

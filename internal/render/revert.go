@@ -8,7 +8,12 @@ import (
 )
 
 // Reverted prints the result of a revert, file by file.
-func Reverted(o *term.Output, r *client.Reverted) {
+func Reverted(o *term.Output, r *client.Reverted) { reverted(o, r, "undo", "undone") }
+
+// Redone prints the result of the revert of an undo.
+func Redone(o *term.Output, r *client.Reverted) { reverted(o, r, "redo", "redone") }
+
+func reverted(o *term.Output, r *client.Reverted, do, done string) {
 	for _, f := range r.Files {
 		st := map[string]term.Style{"deleted": term.Removed, "restored": term.Added, "merged": term.Frag, "unchanged": term.Dim}[f.Action]
 		o.Printf("%s %s", o.Paint(st, fmt.Sprintf("%-9s", f.Action)), term.Name(client.Bytes(f.Path, f.Encoding)))
@@ -22,18 +27,18 @@ func Reverted(o *term.Output, r *client.Reverted) {
 	writeLeft(o, r.Shared, "several agents may have changed it; --include-shared undoes it")
 	switch {
 	case r.DryRun && r.Entries == 0 && len(r.Conflicts) == 0:
-		o.Printf("nothing to undo\n")
+		o.Printf("nothing to %s\n", do)
 	case r.DryRun:
-		o.Printf("would undo %s\n", Count(r.Entries, "change", "changes"))
+		o.Printf("would %s %s\n", do, Count(r.Entries, "change", "changes"))
 		if r.Plan != nil {
 			o.Printf("plan: %s\n", *r.Plan)
 		}
 	case r.Commit == nil && len(r.Conflicts) > 0:
-		o.Printf("nothing else to undo\n")
+		o.Printf("nothing else to %s\n", do)
 	case r.Commit == nil:
-		o.Printf("nothing to undo\n")
+		o.Printf("nothing to %s\n", do)
 	default:
-		o.Printf("%s undone in %s\n", Count(r.Entries, "change", "changes"), o.Paint(term.Commit, "commit "+Short(*r.Commit)))
+		o.Printf("%s %s in %s\n", Count(r.Entries, "change", "changes"), done, o.Paint(term.Commit, "commit "+Short(*r.Commit)))
 	}
 }
 
