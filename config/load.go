@@ -63,9 +63,9 @@ func Flags(fs *pflag.FlagSet) {
 	fs.String("config", "", "read settings from `FILE` (YAML or TOML, by its extension)")
 	fs.String("listen", d.Listen, "listen on `HOST:PORT`, or unix:PATH")
 	fs.String("data-dir", d.DataDir, "keep repositories and records in `DIR`")
-	fs.String("workspace-dir", d.WorkspaceDir, "folder `DIR` where the code API saves")
-	fs.String("output-dir", d.Output.Dir, "folder `DIR` where scripts save")
-	fs.Bool("hosted", d.Hosted, "serve strangers: a client opens nothing outside workspaces.roots")
+	fs.String("workspace-dir", d.WorkspaceDir, "directory `DIR` where the code API saves")
+	fs.String("output-dir", d.Output.Dir, "directory `DIR` where scripts save")
+	fs.Bool("hosted", d.Hosted, "hosted mode: clients open nothing outside workspaces.roots")
 	fs.Bool("insecure", d.Insecure, "allow an address that is not loopback without tokens")
 }
 

@@ -29,7 +29,7 @@ func ownAnswers() []ownAnswer {
 			func(rt *Route, _ map[string]any) bool { return rt.Access != AccessPublic }},
 		{http.StatusForbidden, "Not allowed: by Host or Origin, the caller's user, the token's scope and roots, or the file system.",
 			func(rt *Route, _ map[string]any) bool { return !rt.AnyHost }},
-		{http.StatusNotFound, "There is no such thing, or the caller may not see it.",
+		{http.StatusNotFound, "It does not exist, or the caller may not see it.",
 			func(rt *Route, _ map[string]any) bool { return named(rt) || rt.Changes }},
 		{http.StatusRequestTimeout, "The body stopped coming.",
 			func(rt *Route, _ map[string]any) bool { return reads(rt) }},

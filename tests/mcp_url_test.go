@@ -56,7 +56,7 @@ func TestMCPServeDirectory(t *testing.T) {
 			"Invalid arguments: give either old_string and new_string or edits": {"edits": edits, "old_string": "1", "new_string": "2"},
 			"Invalid arguments: edits[0].new_string is required":                {"edits": []map[string]any{{"old_string": "1"}}},
 			"Invalid arguments: edits must have 1 to 1000 elements":             {"edits": []any{}},
-			"Invalid arguments: edits[0].oldText is no argument":                {"edits": []map[string]any{{"old_string": "1", "new_string": "2", "oldText": "x"}}},
+			"Invalid arguments: edits[0].oldText is not an argument":            {"edits": []map[string]any{{"old_string": "1", "new_string": "2", "oldText": "x"}}},
 			"edits[0]: old_string and new_string are the same":                  {"edits": []map[string]any{{"old_string": "1", "new_string": "1"}}},
 		} {
 			args["path"] = dir + "/a.txt"

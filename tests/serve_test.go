@@ -87,6 +87,9 @@ func TestOneServerADataDirectory(t *testing.T) {
 	if status != 1 || stdout != "" || !strings.Contains(stderr, strconv.Itoa(s.PID())) || !strings.Contains(stderr, s.First().Address) {
 		t.Errorf("%d %q %s", status, stdout, stderr)
 	}
+	if !strings.Contains(stderr, fmt.Sprintf("kill %d", s.PID())) || !strings.Contains(stderr, "--data-dir") {
+		t.Errorf("it does not say what to do: %s", stderr)
+	}
 	s.Do("GET", "/health", nil).Expect(200)
 	s.Kill() // leaves its lock file; the lock itself went with the process
 	s.Restart()

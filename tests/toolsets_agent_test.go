@@ -167,7 +167,7 @@ func TestToolsetSearch(t *testing.T) {
 	if strings.Contains(got, "bin") || strings.Contains(got, ".git/") || strings.Contains(got, "/wo") || len(got) > 2000 {
 		t.Errorf("%s", got)
 	}
-	a.ok("/w/d/b.go:2: needle 1\n[cut: there are more matches; search below a folder, or with a narrower pattern]", "grep_files", "pattern", "needle", "path", "/w/d/b.go", "max_results", 1)
+	a.ok("/w/d/b.go:2: needle 1\n[cut: there are more matches; search below a directory, or with a narrower pattern]", "grep_files", "pattern", "needle", "path", "/w/d/b.go", "max_results", 1)
 	a.ok("/w/a.go:1: package a // Needle", "grep_files", "pattern", "Needle$", "glob", "*.go", "path", "/w")
 	a.ok("No lines match.", "grep_files", "pattern", "absent", "path", "/w/d")
 	if status, text := a.call("grep_files", "pattern", "("); status != "error" || !strings.HasPrefix(text, "Error: Invalid arguments: pattern: missing closing )") {

@@ -200,7 +200,7 @@ func TestToolsetTools(t *testing.T) {
 	a.fails("Tool 'rm -rf' is not available", "rm -rf")
 	a.fails("Invalid arguments: path is required", "read_file")
 	a.fails("Invalid arguments: path must be a string", "read_file", "path", 7)
-	a.fails("Invalid arguments: verbose is no argument of read_file", "read_file", "path", "/rw/x", "verbose", true)
+	a.fails("Invalid arguments: verbose is not an argument of read_file", "read_file", "path", "/rw/x", "verbose", true)
 	for _, args := range []any{[]any{1}, "x", 7} {
 		r := s.Do("POST", "/toolsets/"+a.id+"/call", map[string]any{"name": "read_file", "arguments": args})
 		if r.Text("status") != "error" || r.Text("content") != "Error: Invalid arguments: they must be one JSON object" {
@@ -288,7 +288,7 @@ func TestToolsetPaths(t *testing.T) {
 		"/project2/a":                          "No workspace is mounted at /project2/a. Mounted: /deep/er/notes, /project, /project/vendor",
 		"/etc/passwd":                          "No workspace is mounted at /etc/passwd. Mounted: /deep/er/notes, /project, /project/vendor",
 		outside + "/secret":                    "No workspace is mounted at " + outside + "/secret. Mounted: /deep/er/notes, /project, /project/vendor",
-		`/project\..\..\x`:                     `Path is not allowed: /project\..\..\x (use / between folders, not a backslash)`,
+		`/project\..\..\x`:                     `Path is not allowed: /project\..\..\x (use / between directories, not a backslash)`,
 		"C:/x":                                 "Path is not allowed: C:/x (there are no drives; paths begin with /)",
 		"/project/a\x00b":                      "Path must not contain null bytes",
 		"/project/link":                        "File not found: /project/link",

@@ -160,7 +160,7 @@ func (w *Watcher) Sync(ctx context.Context, id string) error {
 	defer w.mu.Unlock()
 	switch {
 	case told.gone || s.pend.gone:
-		return errs.New(errs.Conflict, "workspace_missing", "The workspace's folder is gone.")
+		return errs.New(errs.Conflict, "workspace_missing", "The workspace's directory is gone.")
 	case told.lost != "" || s.removed || !s.watching:
 		return errLost()
 	}

@@ -229,7 +229,7 @@ func (w *Watcher) stopWatching(s *space, why Reason, err error) {
 	}
 	if !w.limitLog {
 		w.limitLog = true
-		w.log.Warn("no more folders can be watched; such workspaces are scanned instead (see fs.inotify.max_user_watches)",
+		w.log.Warn("no more directories can be watched; such workspaces are scanned instead (see fs.inotify.max_user_watches)",
 			"workspace", s.id, "watches", len(w.watches), "error", err)
 	}
 }

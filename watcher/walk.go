@@ -23,7 +23,7 @@ type toEnter struct {
 var errLimit = errors.New("limit of watches reached")
 
 // errAliased says that a folder is watched under another name already.
-var errAliased = errors.New("folder is watched under another name")
+var errAliased = errors.New("directory is watched under another name")
 
 // walk watches a directory and those below it that are wanted, each before it is
 // listed. Where watches run out, the workspace is no longer watched, which is
@@ -72,7 +72,7 @@ func (w *Watcher) blinded(s *space, path wspath.Path, why Reason, err error) {
 	defer w.mu.Unlock()
 	if s.blind == "" || s.blind == FileSystem {
 		s.blind = why
-		w.log.Warn("a folder cannot be watched; the workspace is scanned more often", "workspace", s.id, "path", string(path), "reason", string(why), "error", err)
+		w.log.Warn("a directory cannot be watched; the workspace is scanned more often", "workspace", s.id, "path", string(path), "reason", string(why), "error", err)
 	}
 }
 

@@ -48,7 +48,7 @@ record (Agent Trace 0.1.0) to refs/notes/agent-trace. They name tasks, sessions 
 models, and no text of a prompt. A commit that has a note already keeps it. Read
 one with git notes --ref ai show BRANCH; git push pushes notes only by name.
 
-WS is a workspace's id or folder; a task whose id is a workspace's too is not
+WS is a workspace's id or directory; a task whose id is a workspace's too is not
 found. With --json: {"ok","branch","base","same_base","squash","changes","commits",
 "commit","conflicts","notes"}.`,
 		Example: `  umbra export t1 --repo ~/project --branch agent/t1 --squash subtask

@@ -24,7 +24,7 @@ func gitCommand() *cobra.Command {
 		Use:   "git WS -- ARGS…",
 		Short: "Run git on a workspace's repository",
 		Long: `Run this machine's git on the shadow repository of the workspace WS (its id or its
-folder), after everything recorded so far was made visible to it. No user's git
+directory), after everything recorded so far was made visible to it. No user's git
 configuration is read: no aliases, no hooks of yours, no filters.
 
 The exit status is git's.`,

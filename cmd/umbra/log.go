@@ -25,7 +25,7 @@ func logCommand() *cobra.Command {
 		Long: `Show the changes of a workspace, newest first: one paragraph a commit, one line a
 change, with its number in the task.
 
-PATH is a file or a folder, from here if this folder lies in the workspace, else
+PATH is a file or a directory, from here if this directory lies in the workspace, else
 from the workspace's root. With --json: {"entries":[…]}, the changelog's entries.`,
 		Example: `  umbra log
   umbra log --task a1b2c3d4 --subtask add-types

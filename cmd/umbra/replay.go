@@ -33,7 +33,7 @@ of its base, and prove after every step that the tree is the recorded one, hash
 for hash. Commits of others in between are applied too, and proven, but are no
 steps; --only leaves them out, and texts are merged three-way.
 
-With --onto the task is put onto another state: a folder, or a commit of a
+With --onto the task is put onto another state: a directory, or a commit of a
 repository. That is copied, never written to; --commit writes the result as
 ordinary commits on a new branch of the repository.
 

@@ -22,7 +22,7 @@ func serveCommand(stdout, stderr io.Writer) *cobra.Command {
 UI on one port. When it is ready, one line on standard output names the address.
 The routes, and the log, are written to standard error.
 
-With DIR, that folder is opened as a workspace at once: what is in it is recorded
+With DIR, that directory is opened as a workspace at once: what is in it is recorded
 before the server is ready. SIGTERM or Ctrl-C ends it cleanly; what was accepted
 is finished, for ten seconds at most.
 

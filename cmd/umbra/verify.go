@@ -56,7 +56,7 @@ the head; the first and last commit of every task must exist. Nothing is changed
 With --repair, what can be repaired is repaired first, and reported: indexes of
 packs, a lost .keep, refs and their note, HEAD, the commit index; what is readable
 of a damaged pack, and objects that are still elsewhere (in another pack, loose,
-in a journal). Replaced files are kept in the workspace's damaged/ folder. What
+in a journal). Replaced files are kept in the workspace's damaged/ directory. What
 cannot be repaired is reported as lost. The server must not run meanwhile.
 
 The exit status is 1 if anything is not as it should be (with --repair: at the

@@ -16,7 +16,7 @@ func workspacesCommand() *cobra.Command {
 		Use:   "workspaces",
 		Short: "List the workspaces",
 		Long: `List the workspaces: directories whose every change is recorded. state is clean,
-reconciling (what is on disk is being recorded) or missing (the folder is gone).
+reconciling (what is on disk is being recorded) or missing (the directory is gone).
 
 With --json: {"workspaces":[…]}, as the server answers it.`,
 		Example: `  umbra workspaces

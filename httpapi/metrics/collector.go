@@ -117,7 +117,7 @@ func (c *collector) addHistory() {
 	c.add("commit_sync_seconds", "How long the write and fdatasync of a group took.", func(v *view, to emit) { to.histogram(v.store.Sync, seconds) })
 	c.add("publish_seconds", "How long it took to let stock git see what was durable.", func(v *view, to emit) { to.histogram(v.store.Publish, seconds) })
 	c.add("materialise_seconds", "How long it took to put a commit onto the disk.", func(v *view, to emit) { to.histogram(v.Meter.Materialise, seconds) })
-	c.add("scan_seconds", "How long it took to look at a whole folder.", func(v *view, to emit) { to.histogram(v.Meter.Scan, seconds) })
+	c.add("scan_seconds", "How long it took to look at a whole directory.", func(v *view, to emit) { to.histogram(v.Meter.Scan, seconds) })
 
 	lag := func(name, help string, get func(f *workspace.Figures) float64) {
 		c.add(name, help, func(v *view, to emit) { to.gauge(get(&v.works)) })
@@ -132,8 +132,8 @@ func (c *collector) addHistory() {
 	lag("cache_bytes", "Bytes kept in memory of histories, of limits.cache_bytes.", func(f *workspace.Figures) float64 { return float64(f.CacheBytes) })
 	lag("workspaces_known", "Workspaces that the server knows.", func(f *workspace.Figures) float64 { return float64(f.Known) })
 	lag("workspaces_open", "Workspaces that are open.", func(f *workspace.Figures) float64 { return float64(f.Open) })
-	lag("workspaces_missing", "Open workspaces whose folder is gone.", func(f *workspace.Figures) float64 { return float64(f.Missing) })
-	lag("workspaces_reconciling", "Open workspaces whose folder is being compared with history, or that wait for room.", func(f *workspace.Figures) float64 { return float64(f.Reconciling) })
+	lag("workspaces_missing", "Open workspaces whose directory is gone.", func(f *workspace.Figures) float64 { return float64(f.Missing) })
+	lag("workspaces_reconciling", "Open workspaces whose directory is being compared with history, or that wait for room.", func(f *workspace.Figures) float64 { return float64(f.Reconciling) })
 	c.add("data_free_bytes", "Free room on the data directory's file system.", func(v *view, to emit) {
 		if free, _, ok := v.room(); ok {
 			to.gauge(float64(free))
@@ -162,7 +162,7 @@ func (c *collector) addFolders() {
 	counter := func(name, help string, get func(s *watcher.Stats) int64) {
 		c.add(name, help, func(v *view, to emit) { to.counter(float64(get(&v.watch))) })
 	}
-	gauge("watches", "Folders that are watched: inotify watches in use.", func(s *watcher.Stats) int { return s.Watches })
+	gauge("watches", "Directories that are watched: inotify watches in use.", func(s *watcher.Stats) int { return s.Watches })
 	c.add("watches_limit", "Watches that the system allows one user, where it reports them.", func(v *view, to emit) {
 		if v.WatchLimit != nil {
 			if n := v.WatchLimit(); n > 0 {

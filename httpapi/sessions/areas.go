@@ -221,7 +221,7 @@ func areaNode(t target, mode fs.FileMode) *node {
 func (d *Dialect) relocateArea(c *gin.Context, ses session.Session, from, to target, op workspace.Op) error {
 	switch {
 	case op.Kind == workspace.OpRename && (!from.InArea() || !to.InArea()):
-		return errs.New(errs.Unprocessable, "move_across", "A move does not cross between the workspace and the task's own folders; copy and delete.")
+		return errs.New(errs.Unprocessable, "move_across", "A move does not cross between the workspace and the task's own directories; copy and delete.")
 	case op.Kind == workspace.OpCopy:
 		return d.copyArea(c, ses, from, to, op)
 	case from.AreaPath() == to.AreaPath():
@@ -245,7 +245,7 @@ func (d *Dialect) copyArea(c *gin.Context, ses session.Session, from, to target,
 	}
 	s, err := d.source(c, ses, from)
 	if errs.CodeOf(err) == "is_a_directory" {
-		return errs.New(errs.Unprocessable, "copy_across", "Only files are copied from and to the task's own folders.")
+		return errs.New(errs.Unprocessable, "copy_across", "Only files are copied from and to the task's own directories.")
 	}
 	if errs.Is(err, errs.NotFound) {
 		err = cmp.Or(op.If.Check("", false, object.Zero), err)

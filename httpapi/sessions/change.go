@@ -39,7 +39,7 @@ func (d *Dialect) mkdir(c *gin.Context, ses session.Session) error {
 	if cond, err := condition(c, nil); err != nil {
 		return err
 	} else if len(cond.Match) > 0 {
-		return wrong("If-Match", "A folder has no tag to match.")
+		return wrong("If-Match", "A directory has no tag to match.")
 	}
 	if t.Path.IsRoot() && !t.InArea() {
 		// It is there.
@@ -256,7 +256,7 @@ func (d *Dialect) delete(c *gin.Context, ses session.Session, t target, op works
 	}
 	op.Path, op.If.Match = t.Path, cond.Match
 	if op.MustBe == workspace.KindDir && len(cond.Match) > 0 {
-		return wrong("If-Match", "A folder has no tag to match.")
+		return wrong("If-Match", "A directory has no tag to match.")
 	}
 	return d.change(c, ses, t, op, func(_ *task.Ref, res *workspace.Result, err error) error {
 		if err != nil {

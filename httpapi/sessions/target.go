@@ -110,7 +110,7 @@ func condition(c *gin.Context, inBody *string) (workspace.Condition, error) {
 	if inBody != nil {
 		m, ok := httpapi.ParseMatch(*inBody)
 		if !ok {
-			return workspace.Condition{}, wrong("ifMatchEtag", "ifMatchEtag is no entity tag.")
+			return workspace.Condition{}, wrong("ifMatchEtag", "ifMatchEtag is not an entity tag.")
 		}
 		tags := wire.Tags(m)
 		if match.Present && !slices.Equal(tags, cond.Match) {

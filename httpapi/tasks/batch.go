@@ -127,7 +127,7 @@ func (p *planned) add(i int, o *batchOp) error {
 	if o.IfMatch != nil {
 		match, ok := bodyMatch(*o.IfMatch)
 		if !ok {
-			return opFault(i, "if_match", "if_match is no entity tag.")
+			return opFault(i, "if_match", "if_match is not an entity tag.")
 		}
 		op.If.Match = match
 	}

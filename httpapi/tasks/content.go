@@ -353,7 +353,7 @@ func (d *Dialect) move(c *gin.Context) error {
 // crossing refuses a move between the project and a folder that has no
 // history: it would be a write here and a delete there, which a client can say.
 func crossing(from wire.Target) error {
-	e := errs.New(errs.Unprocessable, "move_across", "A move does not cross between the workspace and the task's own folders; write there and delete here.")
+	e := errs.New(errs.Unprocessable, "move_across", "A move does not cross between the workspace and the task's own directories; write there and delete here.")
 	e.Path = string(from.Path)
 	return e
 }
@@ -362,7 +362,7 @@ func crossing(from wire.Target) error {
 // kernel would on disk. NotFound "file_not_found", Conflict "is_a_directory".
 func fileAt(ctx context.Context, st *gitstore.Store, commit object.ID, p wspath.Path) (gitstore.Entry, error) {
 	missing := func() error {
-		e := errs.New(errs.NotFound, "file_not_found", "There is no such file in that state.")
+		e := errs.New(errs.NotFound, "file_not_found", "The file does not exist in that state.")
 		e.Path, _ = p.JSON()
 		return e
 	}

@@ -120,7 +120,7 @@ func (d *Tokens) add(c *gin.Context) error {
 		}
 		root := access.Canonical(dir)
 		if !isFolder(root) {
-			warnings = append(warnings, "there is no folder "+root+" (yet)")
+			warnings = append(warnings, "the directory "+root+" does not exist yet")
 		}
 		t.Roots = append(t.Roots, root)
 	}

@@ -417,7 +417,7 @@ func (k *Keeper) dropObjects(ctx context.Context, keys []string) {
 		return
 	}
 	if err := k.o.Objects.Drop(context.WithoutCancel(ctx), keys); err != nil {
-		k.o.Log.Warn("objects of a task's folders are not marked for removal", "objects", len(keys), "error", err)
+		k.o.Log.Warn("objects of a task's directories are not marked for removal", "objects", len(keys), "error", err)
 	}
 }
 

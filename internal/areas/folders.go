@@ -278,7 +278,7 @@ func describe(ctx context.Context, h vfs.File, p Path) (File, error) {
 	case info.IsDir():
 		return File{}, isDirectory(p)
 	case !info.IsRegular():
-		return File{}, withPath(errs.New(errs.Conflict, "not_a_file", "That is no regular file."), p)
+		return File{}, withPath(errs.New(errs.Conflict, "not_a_file", "The path is not a regular file."), p)
 	}
 	id, n, err := Hash(ctx, h, info.Size)
 	if err != nil {
@@ -309,7 +309,7 @@ func (f *Folders) resolve(p Path) (string, error) {
 		}
 		name = path.Join(path.Dir(name), target)
 		if path.IsAbs(target) || name == ".." || strings.HasPrefix(name, "../") {
-			return "", withPath(errs.New(errs.BadPath, "bad_path", "The link leads out of the task's folders."), p)
+			return "", withPath(errs.New(errs.BadPath, "bad_path", "The link leads out of the task's directories."), p)
 		}
 	}
 	return "", areaError(syscall.ELOOP, p)

@@ -56,7 +56,7 @@ func (t *areaTx) sync() error {
 // do does one operation; s is the content of a write.
 func (t *areaTx) do(ctx context.Context, o *Op, s *staged) (Result, error) {
 	if o.Kind != op.OpMkdir && (o.Path.IsRoot() || o.Kind == op.OpRename && o.To.IsRoot()) {
-		return Result{}, withPath(errs.New(errs.BadPath, "bad_path", "That is the folder itself."), o.at())
+		return Result{}, withPath(errs.New(errs.BadPath, "bad_path", "That is the directory itself."), o.at())
 	}
 	r := Result{Area: o.Area}
 	var err error
@@ -321,7 +321,7 @@ func (t *areaTx) mkdir(o *Op) (op.OpResult, error) {
 	if !o.Recursive {
 		info, err := f.fs.Stat(path.Dir(name))
 		if err != nil {
-			return op.OpResult{}, withPath(errs.New(errs.NotFound, "parent_not_found", "The folder above does not exist."), o.at())
+			return op.OpResult{}, withPath(errs.New(errs.NotFound, "parent_not_found", "The directory above does not exist."), o.at())
 		}
 		if !info.IsDir() {
 			return op.OpResult{}, syscall.ENOTDIR
@@ -380,7 +380,7 @@ func (f *Folders) checkShape(name string) *errs.Error {
 	for {
 		dir := path.Dir(name)
 		if wspath.CompletesRepo(func(n string) bool { return f.hasName(dir, n) }, path.Base(name)) {
-			return errs.New(errs.BadPath, "bad_path", "The folder would become a git repository.")
+			return errs.New(errs.BadPath, "bad_path", "The directory would become a git repository.")
 		}
 		// Only names that are not there yet are added: the folders above that
 		// exist gain nothing.

@@ -174,11 +174,11 @@ func (r *report) workspace(dir string) {
 	const check = "workspace"
 	st, err := os.Stat(dir)
 	if err != nil {
-		do := "bring the folder back, set its new path (PATCH /workspaces/{ws}), or forget the workspace (DELETE)"
+		do := "bring the directory back, set its new path (PATCH /workspaces/{ws}), or forget the workspace (DELETE)"
 		if errors.Is(err, fs.ErrPermission) {
-			do = "let the server's user look into the folders above it"
+			do = "let the server's user look into the directories above it"
 		}
-		r.add(check, Hurts, dir, do, "the folder cannot be read: %v", reason(err))
+		r.add(check, Hurts, dir, do, "the directory cannot be read: %v", reason(err))
 		return
 	}
 	if !st.IsDir() {
@@ -195,7 +195,7 @@ func (r *report) workspace(dir string) {
 	switch {
 	case err != nil:
 		healthy = false
-		r.add(check, Hurts, dir, writeAdvice(err), "the folder cannot be written and synced: %v", reason(err))
+		r.add(check, Hurts, dir, writeAdvice(err), "the directory cannot be written and synced: %v", reason(err))
 	case !exchange:
 		healthy = false
 		r.add(check, Hurts, dir, "keep workspaces on ext4, xfs, btrfs or another local file system", "its file system (%s) cannot exchange two names: a file that is saved in the instant in which it is replaced may be lost", kind.name)

@@ -23,7 +23,7 @@ func (r *report) watches(ctx context.Context, o Options) {
 	const check = "watches"
 	limit, known := number("/proc/sys/fs/inotify/max_user_watches")
 	if !known {
-		r.add(check, Note, "", "", "this system does not report how many folders may be watched")
+		r.add(check, Note, "", "", "this system does not report how many directories may be watched")
 		return
 	}
 	if o.MaxWatches > 0 {
@@ -50,11 +50,11 @@ func (r *report) watches(ctx context.Context, o Options) {
 	}
 	switch {
 	case need > limit:
-		r.add(check, Hurts, "", raise, "the workspaces have %s%d folders and %d may be watched: the others are scanned every minute", atLeast, need, limit)
+		r.add(check, Hurts, "", raise, "the workspaces have %s%d directories and %d may be watched: the others are scanned every minute", atLeast, need, limit)
 	case need > limit/10*8:
-		r.add(check, Note, "", raise, "the workspaces have %s%d folders, %d may be watched by all programs of the user together", atLeast, need, limit)
+		r.add(check, Note, "", raise, "the workspaces have %s%d directories, %d may be watched by all programs of the user together", atLeast, need, limit)
 	default:
-		r.ok(check, "", "the workspaces have %s%d folders, %d may be watched", atLeast, need, limit)
+		r.ok(check, "", "the workspaces have %s%d directories, %d may be watched", atLeast, need, limit)
 	}
 }
 

@@ -26,7 +26,7 @@ type External struct {
 // Find looks for an engine on the machine.
 func Find(kind string) (*External, error) {
 	if _, ok := commands[kind]; !ok {
-		return nil, fmt.Errorf("%q is no engine that is known", kind)
+		return nil, fmt.Errorf("%q is not a known engine", kind)
 	}
 	at, err := exec.LookPath(kind)
 	if err != nil {

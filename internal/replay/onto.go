@@ -46,7 +46,7 @@ func openTarget(ctx context.Context, onto string) (*target, error) {
 	}
 	info, err := os.Stat(abs)
 	if err != nil || !info.IsDir() {
-		return nil, fmt.Errorf("%s is no folder and no repository", path)
+		return nil, fmt.Errorf("%s is neither a directory nor a git repository", path)
 	}
 	git := filepath.Join(abs, ".git")
 	if _, err := os.Stat(filepath.Join(abs, "HEAD")); err == nil {
@@ -57,7 +57,7 @@ func openTarget(ctx context.Context, onto string) (*target, error) {
 	switch info, err := os.Stat(git); {
 	case err != nil:
 		if rev != "HEAD" {
-			return nil, &Misuse{fmt.Errorf("%s is no repository", path)}
+			return nil, &Misuse{fmt.Errorf("%s is not a git repository", path)}
 		}
 		return &target{dir: abs}, nil
 	case !info.IsDir(): // a linked working tree
@@ -85,7 +85,7 @@ func gitDirOf(ctx context.Context, dir string) (string, error) {
 	cmd.Env = slices.DeleteFunc(cmd.Env, func(e string) bool { return strings.HasPrefix(e, "GIT_DIR=") })
 	out, err := cmd.Output()
 	if err != nil {
-		return "", &Misuse{fmt.Errorf("%s is no repository", dir)}
+		return "", &Misuse{fmt.Errorf("%s is not a git repository", dir)}
 	}
 	return strings.TrimSuffix(string(out), "\n"), nil
 }

@@ -120,7 +120,7 @@ var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func (s *SDK) read(a API) (*api, error) {
 	if !identifier.MatchString(a.Name) {
-		return nil, fmt.Errorf("name %q is no identifier", a.Name)
+		return nil, fmt.Errorf("name %q is not an identifier", a.Name)
 	}
 	doc, err := document(a.Spec)
 	if err != nil {

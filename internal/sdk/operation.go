@@ -65,7 +65,7 @@ func (op *operation) describe(shared openapi3.Parameters, o *openapi3.Operation)
 			continue
 		}
 		if p.In == inHeader && !headerName.MatchString(p.Name) {
-			return fmt.Errorf("parameter %q is no header's name", p.Name)
+			return fmt.Errorf("parameter %q is not a header's name", p.Name)
 		}
 		next := param{name: p.Name, in: p.In, required: p.Required || p.In == inPath, style: p.Style, explode: p.In == inQuery && (p.Style == "" || p.Style == "form")}
 		if p.Explode != nil {

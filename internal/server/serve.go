@@ -49,6 +49,18 @@ type Options struct {
 	Ready   func(Welcome) // called with the addresses; if nil, they are printed to stderr
 }
 
+// withRemedy adds to the error of a second server on one data directory what to do.
+func withRemedy(err error) error {
+	held, ok := errors.AsType[*state.HeldError](err)
+	switch {
+	case !ok || held.Holder.PID <= 0:
+		return err
+	case held.Holder.Address == "":
+		return fmt.Errorf("%w; try again in a moment, or choose another directory with --data-dir", err)
+	}
+	return fmt.Errorf("%w; commands and agents find that server by themselves. To replace it, end it first (kill %d); for a second one choose another directory with --data-dir", err, held.Holder.PID)
+}
+
 // Serve runs the server until a signal comes or ctx ends.
 func Serve(ctx context.Context, cfg config.Config, o Options, stdout, stderr io.Writer) (err error) {
 	// Before the ready line goes out: a signal sent on seeing it must find us.
@@ -59,7 +71,7 @@ func Serve(ctx context.Context, cfg config.Config, o Options, stdout, stderr io.
 
 	dir, err := state.Acquire(cfg.DataDir)
 	if err != nil {
-		return err
+		return withRemedy(err)
 	}
 	defer func() { err = errors.Join(err, dir.Release()) }()
 	warnOfMode(log, dir.Path)

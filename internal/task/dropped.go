@@ -132,7 +132,7 @@ func (s *Service) deleteDropped(r *Ref) error {
 	}
 	s.hub.tell(r.ID(), r.Task.ID, note{gone: true})
 	if err := cmp.Or(s.dropShared(r.Task.ID), s.dropFolders(r.Task.ID)); err != nil {
-		s.o.Log.Warn("a task's folders could not be removed", "task", r.Task.ID, "error", err)
+		s.o.Log.Warn("a task's directories could not be removed", "task", r.Task.ID, "error", err)
 	}
 	return nil
 }

@@ -446,7 +446,7 @@ func (s *Service) Delete(ctx context.Context, r *Ref, requestID string) error {
 	s.hub.tell(r.ID(), t.ID, note{gone: true})
 	// The task is gone from here on; folders that stay go at the next start.
 	if err := cmp.Or(s.dropShared(t.ID), s.dropFolders(t.ID)); err != nil {
-		s.o.Log.Warn("a task's folders could not be removed", "task", t.ID, "error", err)
+		s.o.Log.Warn("a task's directories could not be removed", "task", t.ID, "error", err)
 	}
 	return nil
 }

@@ -139,7 +139,7 @@ func (s *Service) beginFolders(id string) *madeFolders {
 		// The task may be there by now. It needs no empty folders: they are made
 		// again when they are asked for.
 		if err := areas.Sync(s.o.FS, id); err != nil {
-			s.o.Log.Warn("a task's folders may not be there after a power cut", "task", id, "error", err)
+			s.o.Log.Warn("a task's directories may not be there after a power cut", "task", id, "error", err)
 		}
 	})
 	return n

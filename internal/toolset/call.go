@@ -327,7 +327,7 @@ func explain(err error, path string) error {
 	case "not_a_directory":
 		return say("A part of " + p + " is a file, not a directory")
 	case "special_file":
-		return say(p + " is no regular file")
+		return say(p + " is not a regular file")
 	case "directory_not_empty":
 		return say(p + " is a directory that is not empty; set recursive to delete it with all that is in it")
 	case "target_exists":

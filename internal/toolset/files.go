@@ -213,7 +213,7 @@ func (r *run) moveAcross(from, to place, over bool) error {
 	}
 	f, err := w.OpenFile(r.ctx, from.rel)
 	if errs.CodeOf(err) == "is_a_directory" {
-		return mount.Message("A folder cannot be moved to another workspace; move the files of " + mount.Show(from.Path) + " one by one")
+		return mount.Message("A directory cannot be moved to another workspace; move the files of " + mount.Show(from.Path) + " one by one")
 	}
 	if err != nil {
 		return err

@@ -108,7 +108,7 @@ func (w *walker) start(clean string) error {
 		w.add(found{path: clean, below: at.rel.Base(), mount: at.Mount, rel: at.rel})
 		return nil
 	case l.Kind != workspace.KindDir:
-		return mount.Message(mount.Show(clean) + " is no regular file")
+		return mount.Message(mount.Show(clean) + " is not a regular file")
 	}
 	return w.folder(at.Mount, at.rel, clean)
 }
@@ -199,7 +199,7 @@ func (r *run) searchFiles(a tool.Args) (string, error) {
 	}
 	switch {
 	case more:
-		fmt.Fprintf(&b, "[cut: there are more files; search below a folder, or with a narrower pattern]")
+		fmt.Fprintf(&b, "[cut: there are more files; search below a directory, or with a narrower pattern]")
 	case n == 0:
 		return "No files match.", nil
 	}
@@ -376,11 +376,11 @@ func (g *grep) text(cut bool) string {
 	}
 	switch {
 	case g.full:
-		g.out.WriteString("[cut: there are more matches; search below a folder, or with a narrower pattern]\n")
+		g.out.WriteString("[cut: there are more matches; search below a directory, or with a narrower pattern]\n")
 	case g.late:
-		g.out.WriteString("[cut: the search took too long; search below a folder, or with glob]\n")
+		g.out.WriteString("[cut: the search took too long; search below a directory, or with glob]\n")
 	case cut:
-		g.out.WriteString("[cut: there are too many files; search below a folder]\n")
+		g.out.WriteString("[cut: there are too many files; search below a directory]\n")
 	}
 	if g.long {
 		fmt.Fprintf(&g.out, "[lines over %d KiB were searched in their first %d KiB]\n", textsearch.MaxLine>>10, textsearch.MaxLine>>10)

@@ -83,7 +83,7 @@ func (w *Workspace) explain(err error) error {
 		return disk.ErrNotFound(wspath.Path(e.Path))
 	}
 	if e, ok := errors.AsType[*errs.Error](err); ok && (e.Code == "read_only" || e.Code == "permission_denied") && w.disk.ReadOnly() {
-		return &errs.Error{Kind: errs.Forbidden, Code: "workspace_read_only", Detail: "The workspace's folder cannot be written.", Path: e.Path, Err: err}
+		return &errs.Error{Kind: errs.Forbidden, Code: "workspace_read_only", Detail: "The workspace's directory cannot be written.", Path: e.Path, Err: err}
 	}
 	return err
 }

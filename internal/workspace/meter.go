@@ -93,13 +93,13 @@ func (w *Workspace) TryWrite() error {
 	if err == nil {
 		return nil
 	}
-	w.log.Warn("a task executes here, and the folder cannot be written", "error", err)
+	w.log.Warn("a task executes here, and the directory cannot be written", "error", err)
 	return &errs.Error{Kind: errs.Unavailable, Code: "workspace_not_writable", Detail: "A workspace that a task executes on cannot be written.", Err: err}
 }
 
 func (w *Workspace) writeProbe() error {
 	if w.disk.ReadOnly() {
-		return errs.New(errs.Forbidden, "workspace_read_only", "The workspace's folder cannot be written.")
+		return errs.New(errs.Forbidden, "workspace_read_only", "The workspace's directory cannot be written.")
 	}
 	var f vfs.File
 	f, err := w.disk.FS.CreateUnlinked(".", 0o600)

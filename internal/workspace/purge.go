@@ -156,7 +156,7 @@ func (p *purge) run(hold bool) (again bool, err error) {
 	if err := p.keptBy(); err != nil {
 		return false, err
 	}
-	p.req.Tell("looking at the folder", 0, 0)
+	p.req.Tell("looking at the directory", 0, 0)
 	if p.files, err = w.holding(p.ctx, p.blobs); err != nil {
 		return false, err
 	}

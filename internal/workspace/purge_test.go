@@ -101,7 +101,7 @@ func TestPurgeBesideRetention(t *testing.T) {
 	texts := []string{"secret one", "secret two", "secret three"}
 	// after counts what is reported before history is dropped: it may be while the
 	// purge goes backward, or forward again.
-	for _, at := range []string{"looking for versions", "looking at the folder"} {
+	for _, at := range []string{"looking for versions", "looking at the directory"} {
 		for n := range 2 * 8 {
 			all, after := n%2 == 1, n/2
 			if after > 0 && at != "looking for versions" {

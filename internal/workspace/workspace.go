@@ -131,10 +131,10 @@ func (w *Workspace) Warnings() []string {
 	w.wmu.Unlock()
 	out = append(out, w.store.Warnings()...)
 	if w.disk.Root.NoExchange() {
-		out = append(out, "the folder's file system cannot exchange two names: a file saved in the instant in which it is replaced may be lost")
+		out = append(out, "the directory's file system cannot exchange two names: a file saved in the instant in which it is replaced may be lost")
 	}
 	if !w.disk.CanWrite() {
-		out = append(out, "the folder cannot be written")
+		out = append(out, "the directory cannot be written")
 	}
 	return out
 }

@@ -77,7 +77,7 @@ func TestForkBesidePurge(t *testing.T) {
 	defer b.stop()
 	var r Record
 	err := b.purge(b.w.ID(), func(step string) {
-		if step == "looking at the folder" && r.ID == "" {
+		if step == "looking at the directory" && r.ID == "" {
 			r = b.fork(t)
 		}
 	})

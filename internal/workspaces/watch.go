@@ -79,7 +79,7 @@ func (m *Manager) reopen(id string) {
 	}
 	m.background.Go(func() {
 		if err := m.revisit(id); err != nil && m.ctx.Err() == nil {
-			m.opt.Log.Warn("a workspace whose folder is back could not be opened", "workspace", id, "error", err)
+			m.opt.Log.Warn("a workspace whose directory is back could not be opened", "workspace", id, "error", err)
 		}
 	})
 }

@@ -44,7 +44,7 @@ func parseImportMap(data []byte) (*importMap, error) {
 		Scopes  map[string]map[string]string `json:"scopes"`
 	}
 	if err := json.Unmarshal(data, &raw); err != nil {
-		return nil, errors.New("it is no import map")
+		return nil, errors.New("it is not an import map")
 	}
 	m := &importMap{imports: addresses(raw.Imports), scopes: map[string]map[string]string{}}
 	for scope, imports := range raw.Scopes {

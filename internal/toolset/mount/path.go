@@ -53,7 +53,7 @@ func foreign(p string) string {
 	case !utf8.ValidString(p):
 		return "it is not UTF-8"
 	case strings.IndexByte(p, '\\') >= 0:
-		return "use / between folders, not a backslash"
+		return "use / between directories, not a backslash"
 	case hasDrive(p), strings.HasPrefix(p, "/") && hasDrive(p[1:]) && (len(p) == 3 || p[3] == '/'):
 		return "there are no drives; paths begin with /"
 	}

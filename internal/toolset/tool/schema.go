@@ -160,7 +160,7 @@ func parse(params []Param, fields map[string]json.RawMessage, in, of string) (Ar
 			names = append(names, name)
 		}
 		slices.Sort(names)
-		return nil, invalid("%s is no argument%s", in+mount.Show(names[0]), of)
+		return nil, invalid("%s is not an argument%s", in+mount.Show(names[0]), of)
 	}
 	return args, nil
 }

@@ -121,7 +121,7 @@ func TestParse(t *testing.T) {
 		{ReadFile, `{"path":"/a","offset":1e30}`, "Invalid arguments: offset must be an integer"},
 		{GrepFiles, `{"pattern":"x","max_results":5000}`, "Invalid arguments: max_results must be at most 1000"},
 		{GrepFiles, `{"pattern":""}`, "Invalid arguments: pattern must not be empty"},
-		{ReadFile, `{"path":"/a","mode":"r"}`, "Invalid arguments: mode is no argument of read_file"},
+		{ReadFile, `{"path":"/a","mode":"r"}`, "Invalid arguments: mode is not an argument of read_file"},
 		{ReadFile, `{"path":"/a","path":"/b"}`, "Invalid arguments: they must be one JSON object"},
 		{ReadFile, `["/a"]`, "Invalid arguments: they must be one JSON object"},
 		{ReadFile, `"{}"`, "Invalid arguments: they must be one JSON object"},

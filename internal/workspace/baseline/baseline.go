@@ -106,7 +106,7 @@ func tellBaseline(d *disk.Disk, log *slog.Logger, progress func(files int64)) fu
 		}
 		if now := d.Now(); now.Sub(last) >= baselineTold || done && last != began {
 			last = now
-			log.Info("recording the folder as it is", "files", files, "listed", done, "took", now.Sub(began).Round(time.Millisecond))
+			log.Info("recording the directory as it is", "files", files, "listed", done, "took", now.Sub(began).Round(time.Millisecond))
 		}
 	}
 }

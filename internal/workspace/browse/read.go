@@ -41,7 +41,7 @@ func (r *Reader) OpenFile(ctx context.Context, p wspath.Path) (*Opened, error) {
 		return nil, err
 	}
 	if r.disk.IsOwn(q) {
-		return nil, &errs.Error{Kind: errs.BadPath, Code: "bad_path", Detail: "The path lies in a folder of the server's own.", Path: string(p)}
+		return nil, &errs.Error{Kind: errs.BadPath, Code: "bad_path", Detail: "The path is in a directory of the server's own.", Path: string(p)}
 	}
 	s, err := r.disk.Lstat(q)
 	if err != nil {

@@ -124,7 +124,7 @@ func (d *Disk) Close() error {
 
 // ErrMissing is the error of calls while the directory is missing.
 func ErrMissing() error {
-	return errs.New(errs.Conflict, "workspace_missing", "The workspace's folder is gone, or another one is in its place.")
+	return errs.New(errs.Conflict, "workspace_missing", "The workspace's directory is gone, or another one is in its place.")
 }
 
 // ErrVirtual is returned for what only a directory can be asked.

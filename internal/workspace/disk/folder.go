@@ -73,7 +73,7 @@ func (d *Disk) openAside(log *slog.Logger) {
 		}
 	}
 	if err != nil {
-		log.Warn("no folder for displaced files; they are kept next to their targets", "error", err)
+		log.Warn("no directory for displaced files; they are kept next to their targets", "error", err)
 		return
 	}
 	d.aside = f

@@ -111,7 +111,7 @@ func ErrChanging(p wspath.Path) error {
 // ErrSpecial is answered for FIFOs, sockets and devices, which are never
 // opened.
 func ErrSpecial(p wspath.Path) error {
-	return &errs.Error{Kind: errs.Conflict, Code: "special_file", Detail: "That is no regular file.", Path: string(p)}
+	return &errs.Error{Kind: errs.Conflict, Code: "special_file", Detail: "The path is not a regular file.", Path: string(p)}
 }
 
 // Known returns which blob a file is where that needs no read.

@@ -40,7 +40,7 @@ func (p *Plan) mkdir(ctx context.Context, i int) error {
 			break
 		}
 		if !o.Recursive {
-			return &errs.Error{Kind: errs.NotFound, Code: "parent_not_found", Detail: "The folder above does not exist.", Path: string(q)}
+			return &errs.Error{Kind: errs.NotFound, Code: "parent_not_found", Detail: "The directory above does not exist.", Path: string(q)}
 		}
 		missing = append(missing, dir)
 	}
@@ -109,7 +109,7 @@ func (p *Plan) refuse(o *op.Op, skipped []op.Skip) error {
 	}
 	for _, s := range skipped {
 		if s.Reason == "own_folder" {
-			return &errs.Error{Kind: errs.BadPath, Code: "bad_path", Detail: "A folder of the server's own lies there.", Path: s.Path}
+			return &errs.Error{Kind: errs.BadPath, Code: "bad_path", Detail: "A directory of the server's own is there.", Path: s.Path}
 		}
 	}
 	if !o.Force {

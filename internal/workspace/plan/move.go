@@ -138,7 +138,7 @@ func (p *Plan) toPlace(from wspath.Path, n *Node, to wspath.Path, overwrite bool
 	case old.Kind == op.KindSpecial:
 		return nil, disk.ErrSpecial(to)
 	case old.Kind == op.KindDir && n.Kind != op.KindDir:
-		return nil, exists("is_a_directory", "The target is a folder.")
+		return nil, exists("is_a_directory", "The target is a directory.")
 	case old.Kind != op.KindDir && n.Kind == op.KindDir:
 		return nil, exists("not_a_directory", "The target is a file.")
 	case old.Kind == op.KindDir:

@@ -126,7 +126,7 @@ func (p *Plan) resolve(path wspath.Path, follow bool) (wspath.Path, error) {
 		return "", err
 	}
 	if p.disk.IsOwn(q) {
-		return "", &errs.Error{Kind: errs.BadPath, Code: "bad_path", Detail: "The path lies in a folder of the server's own.", Path: string(path)}
+		return "", &errs.Error{Kind: errs.BadPath, Code: "bad_path", Detail: "The path is in a directory of the server's own.", Path: string(path)}
 	}
 	return q, p.View.covered(q)
 }
@@ -169,7 +169,7 @@ func (p *Plan) Judge(ctx context.Context, q wspath.Path, n *Node, c op.Condition
 		}
 		have = n.ID
 	case n.Kind == op.KindDir && !c.NoneMatchAny:
-		return &errs.Error{Kind: errs.Invalid, Code: "is_a_directory", Detail: "A folder has no tag to match.", Path: string(q)}
+		return &errs.Error{Kind: errs.Invalid, Code: "is_a_directory", Detail: "A directory has no tag to match.", Path: string(q)}
 	case n.Kind == op.KindSpecial: // no tag is its
 		c.NoneMatchAny = true
 	}
@@ -350,7 +350,7 @@ func (p *Plan) checkShapeIn(dir wspath.Path, adding string) error {
 		return err == nil && n.Kind != op.KindNone
 	}
 	if wspath.CompletesRepo(exists, adding) {
-		return &errs.Error{Kind: errs.BadPath, Code: "bad_path", Detail: "With this the folder would be a repository that git runs.", Path: string(dir.Join(adding))}
+		return &errs.Error{Kind: errs.BadPath, Code: "bad_path", Detail: "With this the directory would be a repository that git runs.", Path: string(dir.Join(adding))}
 	}
 	return failed
 }

@@ -401,7 +401,7 @@ func (v *View) check(p wspath.Path) (wspath.Path, error) {
 		return "", err
 	}
 	if v.disk.IsOwn(q) {
-		return "", &errs.Error{Kind: errs.BadPath, Code: "bad_path", Detail: "The path lies in a folder of the server's own.", Path: string(p)}
+		return "", &errs.Error{Kind: errs.BadPath, Code: "bad_path", Detail: "The path is in a directory of the server's own.", Path: string(p)}
 	}
 	return q, nil
 }

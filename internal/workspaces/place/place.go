@@ -60,7 +60,7 @@ func (r Rules) Look(root string, o Options) (Place, error) {
 	switch {
 	case err == nil && info.IsDir():
 	case err == nil, errors.Is(err, syscall.ENOTDIR):
-		return Place{}, refuse("workspace_not_directory", "The workspace is no directory.")
+		return Place{}, refuse("workspace_not_directory", "The workspace is not a directory.")
 	case errors.Is(err, fs.ErrPermission):
 		return Place{}, refuse("workspace_not_readable", "The workspace cannot be read.")
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.EINVAL):
