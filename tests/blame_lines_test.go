@@ -223,6 +223,8 @@ func TestTaskTrace(t *testing.T) {
 	k.put(t, "a.txt", "one\nTWO\nthree\n").want(t, 200)
 	k.put(t, "gone.txt", "x\n").want(t, 201)
 	p.call(t, "DELETE", k.file("gone.txt"), nil).want(t, 200)
+	// The format cannot write this name; as "%FF" it would be another file's.
+	p.post(t, k.url("/batch"), map[string]any{"operations": []any{map[string]any{"op": "write", "path": "%FF", "path_encoding": "percent", "content": "x\n"}}}).want(t, 200)
 	r := p.call(t, "GET", k.url("/trace"), nil).want(t, 200)
 	if ct := r.head("Content-Type"); ct != "application/vnd.agent-trace.record+json" {
 		t.Error(ct)

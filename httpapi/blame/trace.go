@@ -3,6 +3,7 @@ package blame
 import (
 	"net/http"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/gin-gonic/gin"
 
@@ -65,13 +66,13 @@ func (d *Dialect) trace(c *gin.Context) error {
 	return nil
 }
 
-// traceFile returns the task's lines of one file, by model; none where the file is
-// gone or not text.
+// traceFile returns the task's lines of one file, by model; none where the file is gone or
+// not text, or its name is not UTF-8.
 func (d *Dialect) traceFile(c *gin.Context, r *task.Ref, at object.ID, path, agent string) (out notes.TraceFile, err error) {
-	out.Path, _ = wspath.EncodeJSON(path)
+	out.Path = path
 	p, err := wspath.Parse(path)
-	if err != nil {
-		return out, nil // an empty directory's entry
+	if err != nil || !utf8.ValidString(path) {
+		return out, nil // or an empty directory's entry
 	}
 	a, err := d.blame.Lines(c.Request.Context(), r.Workspace, blame.Request{Path: p, At: at})
 	if code := errs.CodeOf(err); err != nil && (code == "file_not_found" || code == "not_text") {

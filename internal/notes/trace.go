@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"umbra/internal/buildinfo"
-	"umbra/internal/wspath"
 )
 
 // TraceRef is the notes ref of Agent Trace records. The format leaves the place
@@ -94,13 +94,16 @@ func (f *TraceFile) Add(ai bool, model string, start, end int) {
 	*list = append(*list, TraceRange{start, end})
 }
 
-// AgentTrace returns a commit's record. Lines of no task are left out.
+// AgentTrace returns a commit's record. Lines of no task are left out, and files whose
+// names are not UTF-8, since the format has no way to write them.
 func AgentTrace(c *Commit) ([]byte, error) {
 	out := NewTrace("commit "+c.ID, c.ID, c.When)
 	tasks, agents := make(map[string]bool), make(map[string]bool)
 	for i := range c.Files {
-		f := TraceFile{}
-		f.Path, _ = wspath.EncodeJSON(c.Files[i].Path)
+		f := TraceFile{Path: c.Files[i].Path}
+		if !utf8.ValidString(f.Path) {
+			continue
+		}
 		for _, r := range c.Files[i].Runs {
 			if r.Writer.Task == "" {
 				continue
