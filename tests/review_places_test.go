@@ -48,6 +48,63 @@ func TestReviewPlaces(t *testing.T) {
 	}
 }
 
+// TestReviewMadeDirectories rejects files in directories that the task made: these go with
+// them, and one that was there before stays.
+func TestReviewMadeDirectories(t *testing.T) {
+	p := newProject(t, map[string]string{"d/a": numbered(9), "with/b": "b\n"})
+	need.NoError(t, os.Mkdir(filepath.Join(p.dir, "empty"), 0o755))
+	k := p.task(t)
+	p.post(t, k.url("/move"), map[string]any{"from": "d/a", "to": "e/f/a"}).want(t, 200)
+	for _, name := range []string{"m/n/new", "empty/in/new", "with/new"} {
+		k.put(t, name, "x\n").want(t, 201)
+	}
+	k.put(t, "m/n/new", "y\n").want(t, 200)
+	list, _ := k.hunks(t, "")
+	for _, h := range list {
+		body := map[string]any{"reject": []string{h.ID}, "dry_run": true}
+		p.post(t, k.url("/review"), body).want(t, 200)
+		delete(body, "dry_run")
+		p.post(t, k.url("/review"), body).want(t, 200)
+	}
+	for _, name := range []string{"e", "m", "empty/in", "with/new"} {
+		p.absent(t, name)
+	}
+	if p.read(t, "d/a") != numbered(9) || p.read(t, "with/b") != "b\n" {
+		t.Error("a file is not what it was")
+	}
+	if _, err := os.Lstat(filepath.Join(p.dir, "empty")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReviewWholeRenamed accepts a file that the task made and a change of one that is not
+// text: both stay accepted, by the same ids, when another task renames them.
+func TestReviewWholeRenamed(t *testing.T) {
+	p := newProject(t, map[string]string{"bin": "\x00a"})
+	k, o := p.task(t), p.task(t)
+	k.put(t, "bin", "\x00b").want(t, 200)
+	k.put(t, "made", "m\n").want(t, 201)
+	list, _ := k.hunks(t, "")
+	p.post(t, k.url("/review"), map[string]any{"accept_rest": true}).want(t, 200)
+	for _, name := range []string{"bin", "made"} {
+		p.post(t, o.url("/move"), map[string]any{"from": name, "to": "to/" + name}).want(t, 200)
+	}
+	now, _ := k.hunks(t, "")
+	if len(list) != 2 || len(now) != 2 {
+		t.Fatalf("%+v, then %+v", list, now)
+	}
+	for i := range now {
+		if now[i].ID != list[i].ID || now[i].Status != "accepted" || now[i].Path != "to/"+list[i].Path {
+			t.Errorf("%+v, then %+v", list[i], now[i])
+		}
+	}
+	p.post(t, k.url("/review"), map[string]any{"reject": []string{list[0].ID, list[1].ID}}).want(t, 200)
+	if got := p.read(t, "to/bin"); got != "\x00a" {
+		t.Errorf("%q", got)
+	}
+	p.absent(t, "to/made")
+}
+
 // TestReviewFormerID rejects a hunk by the id that it had when another one had the same
 // lines.
 func TestReviewFormerID(t *testing.T) {

@@ -266,6 +266,11 @@ func (t *tries) carryOut(ctx context.Context, accept, reject []*Hunk, at uint64)
 		return nil, &Conflicts{List: conflicts}
 	}
 	ops := operations(reject)
+	dirs, err := t.made(ctx, reject)
+	if err != nil {
+		return nil, err
+	}
+	ops = append(ops, prunes(dirs)...)
 	if len(t.names) == 0 {
 		for i := range ops {
 			t.names = append(t.names, ops[i].Path)
@@ -293,7 +298,6 @@ func (t *tries) carryOut(ctx context.Context, accept, reject []*Hunk, at uint64)
 	}
 	rest := d.RejectRest || d.rest
 	if rest && len(reject) == 0 {
-		var err error
 		if rest, err = t.r.coversRest(ctx, w, d.Task); err != nil {
 			return nil, err
 		}
@@ -317,7 +321,6 @@ func (t *tries) carryOut(ctx context.Context, accept, reject []*Hunk, at uint64)
 		if rest && len(accept) == 0 {
 			m.Summary = "reject what others deleted"
 		}
-		var err error
 		out.Commit, err = w.Note(ctx, m, d.May)
 		return out, err
 	}
@@ -425,10 +428,54 @@ func emptied(leaves, comes map[wspath.Path]bool) (prune []workspace.Op, places m
 			}
 		}
 	}
-	for _, dir := range slices.SortedFunc(maps.Keys(dirs), func(x, y wspath.Path) int { return cmp.Compare(y, x) }) { // the inner ones first
-		prune = append(prune, workspace.Op{Kind: workspace.OpPrune, Path: dir})
+	return prunes(dirs), places
+}
+
+// prunes returns the operations that remove directories if they are empty, the inner ones
+// first.
+func prunes(dirs map[wspath.Path]bool) (out []workspace.Op) {
+	for _, dir := range slices.SortedFunc(maps.Keys(dirs), func(x, y wspath.Path) int { return cmp.Compare(y, x) }) {
+		out = append(out, workspace.Op{Kind: workspace.OpPrune, Path: dir})
 	}
-	return prune, places
+	return out
+}
+
+// made returns the directories that rejected hunks take a file out of and that did not
+// exist before the task's work on the file.
+func (t *tries) made(ctx context.Context, reject []*Hunk) (map[wspath.Path]bool, error) {
+	out := make(map[wspath.Path]bool)
+	st := t.w.Store()
+	for _, h := range reject {
+		n := &h.file.net
+		path := wspath.Path(n.Now.Path)
+		if h.kind != renamed && (h.kind != whole || n.Without.Exists()) || path.Dir().IsRoot() || len(n.Entries) == 0 {
+			continue
+		}
+		var before gitstore.Snapshot
+		filled := make(map[wspath.Path]bool)
+		for i, e := range n.Entries {
+			c, err := st.ReadCommit(ctx, e.Commit)
+			if err != nil {
+				return nil, err
+			}
+			if i == 0 {
+				if before, err = st.SnapshotOf(ctx, c.Parent); err != nil {
+					return nil, err
+				}
+			}
+			for _, dir := range workspace.Filled(c.Message) {
+				filled[dir] = true
+			}
+		}
+		for dir := range path.Ancestors() {
+			if e, ok, err := before.Lookup(dir); err != nil {
+				return nil, err
+			} else if !filled[dir] && (!ok || e.Mode != object.Dir) {
+				out[dir] = true
+			}
+		}
+	}
+	return out, nil
 }
 
 // bring writes the version without the task to a path.

@@ -324,16 +324,16 @@ func (c *cutter) file(n *revert.Net) error {
 func (c *cutter) whole(f *file, k kind) {
 	n := &f.net
 	h := Hunk{Path: pathOf(n), kind: k, file: f, Mixed: n.Conflict != nil}
-	side := func(s history.State) string { return fmt.Sprintf("%s %o %s", s.Path, s.Mode, s.ID) }
-	what, at := "", h.Path
+	side := func(s history.State) string { return fmt.Sprintf("%o %s", s.Mode, s.ID) }
+	what, at := "", f.home
 	switch k {
 	case renamed:
 		h.OldPath = n.Without.Path
 		h.Text = "rename " + message.QuotePath(n.Without.Path) + " -> " + message.QuotePath(n.Now.Path) + "\n"
-		what = n.Without.Path + "\x00" + n.Now.Path
+		what, at = n.Without.Path+"\x00"+n.Now.Path, h.Path
 	case mode:
 		h.Text = fmt.Sprintf("mode %s -> %s\n", n.Without.Mode, n.Now.Mode)
-		what, at = n.Without.Mode.String()+n.Now.Mode.String(), f.home
+		what = n.Without.Mode.String() + n.Now.Mode.String()
 	default:
 		h.Text = string(message.Modify) + " " + message.QuotePath(h.Path) + "\n"
 		if !n.Without.Exists() {
