@@ -321,7 +321,7 @@ func TestWatchLimit(t *testing.T) {
 			big.await(t, "limit again", func() bool { return len(big.lost) == 2 })
 			w.mu.Lock() // the warning is written with it held
 			defer w.mu.Unlock()
-			if n := strings.Count(log.String(), "no more folders"); n != 1 {
+			if n := strings.Count(log.String(), "no more directories"); n != 1 {
 				t.Errorf("said %d times: %s", n, log.String())
 			}
 		})
