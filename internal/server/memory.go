@@ -20,6 +20,9 @@ const (
 	// worthBytes is what it must have allocated since memory was given back last,
 	// in addition to a quarter of what lives: a collection reads all of that.
 	worthBytes = 8 << 20
+	// fallenBytes is by how much less must live otherwise, as after workspaces were
+	// unloaded, in addition to an eighth; the runtime collects every two minutes.
+	fallenBytes = 2 << 20
 )
 
 // memoryUse is the size of the heap that the runtime reports, in bytes.
@@ -47,13 +50,15 @@ func giveMemoryBack(ctx context.Context) {
 }
 
 func giveBack(ctx context.Context, use func() memoryUse, free func()) {
-	var given, before uint64
+	var given, before, live uint64
 	for range clock.Ticks(ctx, memoryLook) {
 		now := use()
-		if now.allocated-before <= quietBytes && now.allocated-given >= worthBytes+now.live/4 {
+		live = max(live, now.live)
+		worth := now.allocated-given >= worthBytes+now.live/4 || live-now.live >= fallenBytes+now.live/8
+		if worth && now.allocated-before <= quietBytes {
 			free()
 			now = use()
-			given = now.allocated
+			given, live = now.allocated, now.live
 		}
 		before = now.allocated
 	}
