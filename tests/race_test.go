@@ -106,6 +106,39 @@ func TestForkVerbs(t *testing.T) {
 	}
 }
 
+// A git project that no agent has worked in yet becomes a workspace when it is forked; any other
+// directory does not.
+func TestForkOfAProject(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n", "d/b": "b\n"})
+	if status, _, said := p.verb(t, "fork"); status != 1 || !strings.Contains(said, "in no workspace") {
+		t.Errorf("%d %s", status, said)
+	}
+	harness.Git(t, p.dir, "init", "-q")
+	whole := p.dir
+	p.dir = filepath.Join(whole, "d")
+	status, out, said := p.verb(t, "race", "2", "--judge", "grep -q 2 n", "--merge", "best", "--", "sh", "-c", "echo $UMBRA_FORK > n")
+	if p.dir = whole; status != 0 || !strings.Contains(said, whole+" is a workspace now") || p.read(t, "n") != "2\n" {
+		t.Errorf("%d %s%s", status, out, said)
+	}
+	// A fork is named by its name or its directory, too.
+	dir := filepath.Join(t.TempDir(), "attempt")
+	for _, args := range [][]string{{"fork", dir, "--kind", "copy", "--name", "try"}, {"in", "try", "--", "sh", "-c", "echo in > a"}, {"in", dir, "--", "sh", "-c", "cat a"},
+		{"merge", dir, "--dry-run"}, {"merge", "try"}} {
+		if status, out, said := p.verb(t, args...); status != 0 || strings.Contains(said, "now") {
+			t.Errorf("%q: %d %s%s", args, status, out, said)
+		}
+	}
+	if got := p.read(t, "a"); got != "in\n" {
+		t.Errorf("a has %q", got)
+	}
+	p.verb(t, "fork", "--kind", "virtual", "--name", "try")
+	for name, want := range map[string]string{"try": "several forks", "other": "not found"} {
+		if status, _, said := p.verb(t, "merge", name); status == 0 || !strings.Contains(said, want) {
+			t.Errorf("%s: %d %s", name, status, said)
+		}
+	}
+}
+
 // Ctrl-C ends all commands of a race and keeps nothing, but with --keep.
 func TestRaceInterrupted(t *testing.T) {
 	p := newProject(t, map[string]string{"a": "one\n"})

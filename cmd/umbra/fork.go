@@ -38,6 +38,36 @@ func (v *verb) tellForks(ctx context.Context, r client.Request) error {
 	return v.Answer(raw, func(o *term.Output) { render.Forks(o, list.Forks) })
 }
 
+// forkable is the workspace of this directory. A git project that is none yet becomes one.
+func (v *verb) forkable(ctx context.Context) (cli.Place, error) {
+	w, err := v.HereWorkspace(ctx)
+	if !errors.Is(err, cli.ErrNoWorkspace) {
+		return w, err
+	}
+	here, derr := cli.WorkingDir()
+	if derr != nil {
+		return w, derr
+	}
+	for dir := here; ; dir = filepath.Dir(dir) {
+		if _, serr := os.Lstat(filepath.Join(dir, ".git")); serr == nil {
+			here = dir
+			break
+		}
+		if dir == filepath.Dir(dir) {
+			return w, err
+		}
+	}
+	var made client.Task
+	if _, err := v.Client.JSON(ctx, client.Request{Method: "POST", Path: "/tasks", Body: map[string]any{"goal": "Forks of this project", "workspace": here}}, &made); err != nil {
+		return w, err
+	}
+	if _, err := v.Client.JSON(ctx, client.Request{Method: "PATCH", Path: client.Path("tasks", made.ID), Body: map[string]any{"status": "completed"}}, nil); err != nil {
+		return w, err
+	}
+	fmt.Fprintf(v.Stderr, "umbra: %s is a workspace now\n", term.Name(here))
+	return v.HereWorkspace(ctx)
+}
+
 func forkCommand() *cobra.Command {
 	v := &verb{}
 	var name, kind, at, ignored, expires string
@@ -45,8 +75,8 @@ func forkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fork [DIR]",
 		Short: "Make a fork of the workspace: a copy that can be merged back",
-		Long: `Make a fork of the workspace of this directory: a workspace that begins as this one is
-and shares its history. A layer shows the workspace's files, with its own changes over
+		Long: `Make a fork of the workspace of this directory, or of the git project around it: a
+workspace that begins as this one is and shares its history. A layer shows the workspace's files, with its own changes over
 them, to what umbra in runs, and at DIR if the server runs as root; a copy is a directory
 of its own, DIR or one next to the workspace's; a virtual fork exists only in git.`,
 		Example: `  umbra fork
@@ -65,7 +95,7 @@ of its own, DIR or one next to the workspace's; a virtual fork exists only in gi
 	f.StringVar(&expires, "expires-in", "", "remove it by itself after `TIME`, such as 36h")
 	f.IntVar(&count, "count", 0, "how many (`N`)")
 	cmd.RunE = v.Action(func(ctx context.Context, args []string) error {
-		w, err := v.HereWorkspace(ctx)
+		w, err := v.forkable(ctx)
 		if err != nil {
 			return err
 		}
@@ -129,9 +159,9 @@ The exit status is the command's.`,
 	v.Connection.Flags(cmd.Flags())
 	cmd.Flags().SetInterspersed(false)
 	cmd.RunE = v.Action(func(ctx context.Context, args []string) error {
-		var f render.Fork
-		if _, err := v.Client.JSON(ctx, client.Request{Path: client.Path("workspaces", args[0])}, &f); err != nil {
-			return unknownFork(err, args[0])
+		f, err := v.findFork(ctx, args[0])
+		if err != nil {
+			return err
 		}
 		if f.Root == nil && f.Kind != "layer" {
 			return exitcode.Usage(fmt.Errorf("%s is virtual: it has no directory to run a command in", term.Name(args[0])))
@@ -155,7 +185,7 @@ The exit status is the command's.`,
 		run.Dir, run.Stdin, run.Stdout, run.Stderr = *f.Root, os.Stdin, v.Stdout, v.Stderr
 		run.Env = append(os.Environ(), "UMBRA_WORKSPACE="+f.ID)
 		run.Cancel = func() error { return run.Process.Signal(syscall.SIGTERM) }
-		err := run.Run()
+		err = run.Run()
 		reconcile(cmd, v, f.ID)
 		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			status := exit.ExitCode()
@@ -234,6 +264,10 @@ back; a later merge with --again brings that too.`,
 	f.StringVar(&plan, "plan", "", "do exactly what the dry run with this `PLAN` reported, or nothing")
 	f.BoolVar(&dry, "dry-run", false, "report what would be done, and change nothing")
 	cmd.RunE = v.Action(func(ctx context.Context, args []string) error {
+		f, err := v.findFork(ctx, args[0])
+		if err != nil {
+			return err
+		}
 		body := map[string]any{"dry_run": dry}
 		if again {
 			body["again"] = true
@@ -249,7 +283,7 @@ back; a later merge with --again brings that too.`,
 			}
 		}
 		var m render.Merge
-		raw, err := v.Client.JSON(ctx, client.Request{Method: "POST", Path: client.Path("workspaces", args[0], "merge"), Body: body}, &m)
+		raw, err := v.Client.JSON(ctx, client.Request{Method: "POST", Path: client.Path("workspaces", f.ID, "merge"), Body: body}, &m)
 		if e, ok := errors.AsType[*client.Error](err); ok && e.Code == "merge_conflict" {
 			if jerr := json.Unmarshal(e.Body, &m); jerr != nil {
 				return err
@@ -268,9 +302,6 @@ back; a later merge with --again brings that too.`,
 			return errors.Join(perr, exitcode.With(1))
 		}
 		if err != nil {
-			if into == "" {
-				err = unknownFork(err, args[0])
-			}
 			return err
 		}
 		return v.Answer(raw, func(o *term.Output) { m.Write(o, dry) })
@@ -278,12 +309,41 @@ back; a later merge with --again brings that too.`,
 	return cmd
 }
 
-// unknownFork names the fork in the server's error that it does not exist.
-func unknownFork(err error, id string) error {
-	if client.CodeOf(err) == "workspace_not_found" {
-		return fmt.Errorf("fork %s not found; umbra forks lists them", term.Name(id))
+// findFork returns the fork that an argument names by its ID, name or directory; by its ID any
+// workspace.
+func (v *verb) findFork(ctx context.Context, arg string) (f render.Fork, err error) {
+	if !strings.ContainsRune(arg, '/') {
+		_, err = v.Client.JSON(ctx, client.Request{Path: client.Path("workspaces", arg)}, &f)
+		if client.CodeOf(err) != "workspace_not_found" {
+			return f, err
+		}
 	}
-	return err
+	dir, err := filepath.Abs(arg)
+	if err != nil {
+		return f, err
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	var list struct {
+		Workspaces []render.Fork `json:"workspaces"`
+	}
+	if _, err := v.Client.JSON(ctx, client.Request{Path: "/workspaces"}, &list); err != nil {
+		return f, err
+	}
+	var found []string
+	for _, x := range list.Workspaces {
+		if x.ForkOf != "" && (x.Name == arg || x.Root != nil && *x.Root == dir) {
+			f, found = x, append(found, x.ID)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return f, fmt.Errorf("fork %s not found; umbra forks lists them", term.Name(arg))
+	case 1:
+		return f, nil
+	}
+	return f, exitcode.Usage(fmt.Errorf("several forks are called %s; name one by its ID: %s", term.Name(arg), strings.Join(found, ", ")))
 }
 
 type raceTold struct {
@@ -332,7 +392,7 @@ The exit status is 0 if a fork passed, 1 if none did.`,
 		if m, err := strconv.Atoi(merge); merge != "" && merge != "best" && merge != "none" && (err != nil || m < 1 || m > n) {
 			return exitcode.Usage(errors.New("--merge must be best, none, or a fork's number"))
 		}
-		w, err := v.HereWorkspace(ctx)
+		w, err := v.forkable(ctx)
 		if err != nil {
 			return err
 		}
