@@ -45,19 +45,21 @@ func (w *weave) next(text []byte, mine bool) {
 	w.version++
 	out := make([]strand, 0, len(w.strands)+b.Len())
 	rest, line := w.strands, 0 // line: of the old version, the first in rest
+	gone := w.gone()
+	lost := make(map[string]bool) // with this version
 	pass := func(to int, keep bool) {
 		for line < to {
 			s := rest[0]
 			if rest = rest[1:]; s.now {
 				line++
 				if !keep {
+					lost[string(s.line)] = true
 					s.now, s.taken, s.without, s.last = false, mine, s.without && mine, w.version-1
 				}
 			}
 			out = append(out, s)
 		}
 	}
-	gone := w.gone()
 	for _, c := range t.Compare(a, b, &diff.Work{}) {
 		pass(c.Old.Start, true)
 		from := len(out)
@@ -74,7 +76,11 @@ func (w *weave) next(text []byte, mine bool) {
 		for i := c.New.Start; i < c.New.End; i++ {
 			l, moved := b.Line(i), []strand(nil)
 			s := strand{line: l, mine: mine, without: !mine, first: w.version}
-			if at := slices.IndexFunc(gap, func(s strand) bool { return bytes.Equal(s.line, l) }); at >= 0 {
+			at := -1
+			if gone[string(l)] || lost[string(l)] {
+				at = slices.IndexFunc(gap, func(s strand) bool { return bytes.Equal(s.line, l) })
+			}
+			if at >= 0 {
 				s = gap[at].back(mine)
 				out, gap = append(out, gap[:at]...), gap[at+1:]
 			} else if gone[string(l)] {

@@ -126,6 +126,23 @@ func TestWeave(t *testing.T) {
 	}
 }
 
+// BenchmarkWeaveRewritten follows a file of which each version has other lines, as after a
+// change of all line ends or of the indentation.
+func BenchmarkWeaveRewritten(b *testing.B) {
+	var versions [4][]byte
+	for v := range versions {
+		for i := range 20_000 {
+			versions[v] = fmt.Appendf(versions[v], "line %d of version %d\n", i, v)
+		}
+	}
+	for b.Loop() {
+		w := newWeave(versions[0])
+		for v, text := range versions[1:] {
+			w.next(text, v%2 == 0)
+		}
+	}
+}
+
 // TestBroughtBackNextToDeleted reverts a task that deleted a line next to one that it
 // changed, and brought it back after another had changed the file. A third task deletes
 // that line: it does not come back, also where changes that touch could not be merged.
