@@ -2,6 +2,7 @@ package tests
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -160,6 +161,50 @@ func TestForkMergeByWay(t *testing.T) {
 		}
 		if a := p.call(t, "GET", "/tasks/f/content?path=a", nil); string(a.Body) != "1\nzwei\n3\n" {
 			t.Errorf("%s: the fork has %q", as, a.Body)
+		}
+	}
+}
+
+// What was merged, taken back and merged again stays in the fork when that is brought up to
+// date, whenever that is; so does the shape of directories.
+func TestForkRebaseAfterAgain(t *testing.T) {
+	for _, as := range []string{"replay", "squash"} {
+		for _, between := range []bool{false, true} {
+			p := newProject(t, map[string]string{"d/x": "x\n", "d/y": "y\n", "f": "f\n", "g": "g\nlong enough\n"})
+			task := p.task(t)
+			dir := filepath.Join(t.TempDir(), "copy")
+			fork := p.forks(t, "/workspaces/"+task.str("workspace_id"), map[string]any{"kind": "copy", "path": dir})[0]["id"].(string)
+			const list = "find . -name .git -prune -o -type f -print | LC_ALL=C sort | xargs grep -H ''"
+			has := func(why, dir, want string) {
+				t.Helper()
+				if got := sh(t, dir, list); got != want {
+					t.Errorf("%s, between %v, %s:\n%s\nnot\n%s", as, between, why, got, want)
+				}
+			}
+			rebase := func() {
+				t.Helper()
+				p.post(t, "/workspaces/"+fork+"/rebase", map[string]any{"as": as}).want(t, 200)
+			}
+			before := sh(t, p.dir, list)
+			sh(t, dir, "rm -r d; echo file > d; rm f; mkdir f; echo in > f/in; mv g tmp; mkdir g; mv tmp g/g")
+			after := sh(t, dir, list)
+			first := p.merge(t, fork, map[string]any{"as": as})
+			has("merged", p.dir, after)
+			p.post(t, "/tasks/"+first.Task_ID+"/revert", map[string]any{}).want(t, 200)
+			has("reverted", p.dir, before)
+			if between {
+				rebase()
+				has("rebased after the revert", dir, before)
+			}
+			p.merge(t, fork, map[string]any{"as": as, "again": true})
+			has("merged again", p.dir, after)
+			rebase()
+			has("rebased", dir, after)
+			if got := p.merge(t, fork, map[string]any{"dry_run": true, "again": true}); len(got.Files) != 0 {
+				t.Errorf("%s, between %v: merged once more it would change %+v", as, between, got.Files)
+			}
+			has("at the end", p.dir, after)
+			p.Stop()
 		}
 	}
 }

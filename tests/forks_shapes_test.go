@@ -191,3 +191,27 @@ func TestForkMadeWhileDeleted(t *testing.T) {
 		}
 	}
 }
+
+// A merge of a workspace of which retention dropped what is to be merged says so.
+func TestForkMergeOfDroppedHistory(t *testing.T) {
+	p := retained(t, atOnce)
+	middle := p.forks(t, "/workspaces/"+p.task(t).str("workspace_id"), map[string]any{"kind": "virtual"})[0]["id"].(string)
+	made := p.forks(t, "/workspaces/"+middle, map[string]any{"kind": "virtual", "count": 2})
+	x, y := made[0]["id"].(string), made[1]["id"].(string)
+	p.post(t, "/tasks", map[string]any{"task_id": "x", "workspace": x, "goal": "try"}).want(t, 201)
+	for _, name := range []string{"early", "late"} {
+		p.call(t, "PUT", "/tasks/x/content?path="+name, []byte(name)).want(t, 201)
+	}
+	p.call(t, "PATCH", "/tasks/x", map[string]any{"status": "completed"}).want(t, 200)
+	p.call(t, "DELETE", "/workspaces/"+middle+"?force=true", nil).want(t, 204)
+	eventually(t, func() bool {
+		for _, w := range p.gc(t, "--now").Workspaces {
+			if w.Workspace == x && w.Boundary != nil {
+				return true
+			}
+		}
+		return false
+	})
+	p.post(t, "/workspaces/"+x+"/merge", map[string]any{"into": y}).fails(t, 410, "history_dropped")
+	p.post(t, "/workspaces/"+y+"/merge", map[string]any{"into": x}).want(t, 200)
+}

@@ -177,7 +177,7 @@ func sharedUntil(ctx context.Context, a, b *gitstore.Store) (uint64, error) {
 // Do merges what from has and into lacks. Writers of into wait meanwhile; what its
 // disk holds otherwise than history is to be recorded before.
 //
-// Unprocessable "unrelated"; Conflict "merge_conflict" with the field "conflicts",
+// Unprocessable "unrelated"; Gone "history_dropped"; Conflict "merge_conflict" with the field "conflicts",
 // "plan_stale"; the errors of workspace.Apply.
 func Do(ctx context.Context, from, into Side, req Request) (*Result, error) {
 	since, ok := base(from, into)
@@ -189,6 +189,9 @@ func Do(ctx context.Context, from, into Side, req Request) (*Result, error) {
 	}
 	if !ok && since == 0 {
 		return nil, errs.New(errs.Unprocessable, "unrelated", "The workspaces share no history.").With("field", "into")
+	}
+	if from.W.Store().Boundary().Seq > since {
+		return nil, errs.New(errs.Gone, "history_dropped", "Retention dropped commits of %s that are to be merged.", from.W.ID())
 	}
 	if !req.DryRun {
 		held, release, err := into.W.Hold(ctx, []wspath.Path{wspath.Root})

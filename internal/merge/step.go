@@ -104,8 +104,10 @@ func (m *merger) step(id object.ID, done func(change) (bool, error)) (*step, err
 		return nil, err
 	}
 	for _, v := range c.Message.Trailers(KeyFrom) {
-		if ws, _, _ := strings.Cut(v, " "); ws == m.into.ID() {
-			return nil, nil // the target's own work, which came here by a merge
+		// The target's own work, which came here by a merge, is not brought back to it; what a
+		// revert took back in between, and another merge brought again, is: so is the revert.
+		if ws, _, _ := strings.Cut(v, " "); ws == m.into.ID() && c.Message.Trailer(KeyAgain) == "" {
+			return nil, nil
 		}
 	}
 	s := &step{commit: c}
