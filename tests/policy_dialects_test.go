@@ -150,10 +150,10 @@ func TestPolicyCheck(t *testing.T) {
 		says   string
 	}{
 		{nil, 1, "env:2: secrets: "},
-		{[]string{"a", "d"}, 0, "Nothing of 2 files"},
+		{[]string{"a", "d"}, 0, "nothing of 2 files"},
 		{[]string{"new.lock"}, 1, "new.lock: protected: "},
 		{[]string{"--task", "t", "a"}, 1, "a: only: "},
-		{[]string{"--task", "t", "d"}, 0, "Nothing of 1 files"},
+		{[]string{"--task", "t", "d"}, 0, "nothing of 1 file "},
 		{[]string{"--json", "go.lock"}, 1, `"rule":"protected"`},
 		{[]string{"--nonsense"}, 2, ""},
 		{[]string{"/etc/passwd"}, 2, ""},
