@@ -102,7 +102,7 @@ func TestToken(t *testing.T) {
 	scenario(t, "token.mjs", harness.Start(t, harness.Options{Config: config, Token: "open sesame"}), "UMBRA_TOKEN=open sesame")
 }
 
-// Forks: side by side, compared, merged in parts with a conflict; checkpoints on the
+// Forks: side by side, compared, merged in parts with a conflict whose lines are whole; checkpoints on the
 // timeline; by keys, at three widths in two themes.
 func TestForks(t *testing.T) {
 	scenario(t, "forks.mjs", harness.Start(t, harness.Options{}))

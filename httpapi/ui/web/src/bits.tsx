@@ -210,7 +210,7 @@ export function Counts(p: { additions: number; deletions: number; binary?: boole
 export function ErrorBox(p: { error: string; retry?: () => void; home?: boolean }) {
   return (
     <div class="error" role="alert">
-      <p>{p.error}</p>
+      {p.home ? <h1>{p.error}</h1> : <p>{p.error}</p>}
       {p.retry && (
         <button type="button" onClick={p.retry}>
           Try again

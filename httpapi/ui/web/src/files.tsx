@@ -43,7 +43,7 @@ export function FileList(p: { task: Task; files: FileChange[] | undefined; error
       </p>
       <VirtualList
         handle={handle}
-        label="Changed files"
+        label="Changed files, list"
         data={shown}
         count={shown.length}
         estimate={() => 38}

@@ -117,31 +117,33 @@ export function Home() {
       <section class="tasks" aria-label="Tasks">
         <AtWork names={names} />
         <h1>Tasks</h1>
-        <div class="tools">
-          <input type="search" class="filter" data-search aria-label="Filter the tasks" placeholder="Filter by goal, id, folder, subtask" value={filter} onInput={(e) => setFilter(e.currentTarget.value)} />
-          <select aria-label="State" value={status} onChange={(e) => setStatus(e.currentTarget.value)}>
-            <option value="">any state</option>
-            {statuses.map((s) => (
-              <option key={s} value={s}>
-                {s}
-              </option>
-            ))}
-          </select>
-          <select aria-label="Workspace" value={workspace} onChange={(e) => setWorkspace(e.currentTarget.value)}>
-            <option value="">any workspace</option>
-            {workspaces.data?.map((w) => (
-              <option key={w.id} value={w.id}>
-                {w.root ? w.root.split("/").pop() : w.id}
-              </option>
-            ))}
-          </select>
-        </div>
+        {(filter || status || workspace || list.tasks?.length !== 0) && (
+          <div class="tools">
+            <input type="search" class="filter" data-search aria-label="Filter the tasks" placeholder="Filter by goal, id, folder, subtask" value={filter} onInput={(e) => setFilter(e.currentTarget.value)} />
+            <select aria-label="State" value={status} onChange={(e) => setStatus(e.currentTarget.value)}>
+              <option value="">any state</option>
+              {statuses.map((s) => (
+                <option key={s} value={s}>
+                  {s}
+                </option>
+              ))}
+            </select>
+            <select aria-label="Workspace" value={workspace} onChange={(e) => setWorkspace(e.currentTarget.value)}>
+              <option value="">any workspace</option>
+              {workspaces.data?.map((w) => (
+                <option key={w.id} value={w.id}>
+                  {w.root ? w.root.split("/").pop() : w.id}
+                </option>
+              ))}
+            </select>
+          </div>
+        )}
         {list.error && <ErrorBox error={list.error} retry={list.retry} />}
         {!list.tasks && !list.error && <Loading what="the tasks" />}
         {list.tasks && (
           <VirtualList
             handle={handle}
-            label="Tasks"
+            label="Tasks, list"
             data={shown}
             count={shown.length}
             keyOf={(i) => shown[i]!.task_id}

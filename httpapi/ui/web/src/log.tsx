@@ -106,7 +106,7 @@ export function LogList(p: { sources: Source[]; query: LogQuery; now: number; la
         )}
       </p>
       <VirtualList
-        label={p.label}
+        label={`${p.label}, list`}
         data={flags}
         count={hits.length}
         estimate={() => 52}

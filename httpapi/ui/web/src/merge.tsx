@@ -411,10 +411,11 @@ function Lines(p: { diff: string; label: string }) {
   const lines = p.diff.replace(/\n$/, "").split("\n");
   const first = Math.max(0, lines.findIndex((l) => l.startsWith("@@")));
   return (
-    <div class="diff result" role="group" aria-label={p.label}>
+    <div class="diff result short" role="group" aria-label={p.label}>
       {lines.slice(first, first + mostLines).map((l, i) => (
         <div key={i} class={`line ${l[0] === "+" ? "add" : l[0] === "-" ? "del" : l.startsWith("@@") ? "hunk" : ""}`}>
-          <span class="code">{l}</span>
+          {!l.startsWith("@@") && <span class="sign">{l[0]}</span>}
+          <span class="code">{l.startsWith("@@") ? l : l.slice(1)}</span>
         </div>
       ))}
       {lines.length > first + mostLines && <p class="dim">and {count(lines.length - first - mostLines, "line")} more</p>}
