@@ -62,7 +62,7 @@ type Hunk struct {
 	Calls     []string
 	Entries   []uint64
 	Certainty claims.Certainty // the weakest of its entries; "" without a call
-	Mixed     bool             // others changed the same lines since
+	Mixed     bool             // others changed the same lines since; the whole file is one hunk
 	Status    Status
 	Text      string
 	// Parts are the changes of a hunk that has several: each can be decided on alone.
