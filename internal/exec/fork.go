@@ -270,13 +270,11 @@ func (s *Service) absorb(ctx context.Context, w *workspace.Workspace, l *Layer, 
 	return nil
 }
 
-// FreeFork makes a fork that is to be deleted removable: its guard ends, and directories
-// that a command closed are opened. Conflict "layer_in_use" while a command runs in it,
-// and "unmerged", unless force is set, where a command's changes were never applied.
+// FreeFork makes a workspace that is to be deleted removable: a fork's guard ends, and
+// directories that a command closed in it are opened. Conflict "layer_in_use" while a
+// command runs in a layer of the workspace, and "unmerged", unless force is set, where a
+// command's changes were never applied.
 func (s *Service) FreeFork(rec workspaces.Record, force bool) error {
-	if rec.Fork == nil || rec.Fork.Kind != workspaces.LayerKind {
-		return nil
-	}
 	list, err := s.List(nil)
 	if err != nil {
 		return err
@@ -287,8 +285,11 @@ func (s *Service) FreeFork(rec workspaces.Record, force bool) error {
 		case l.Running:
 			return inUse()
 		case !force:
-			return errs.New(errs.Conflict, "unmerged", "What a command changed in the fork was never applied; apply or drop its layer, or delete the fork with force.").With("layer", l.ID)
+			return errs.New(errs.Conflict, "unmerged", "What a command changed in the workspace was never applied; apply or drop its layer, or delete the workspace with force.").With("layer", l.ID)
 		}
+	}
+	if rec.Fork == nil || rec.Fork.Kind != workspaces.LayerKind {
+		return nil
 	}
 	s.forks.mu.Lock()
 	last := s.forks.begun[rec.ID]
