@@ -434,6 +434,9 @@ func TestExecKilled(t *testing.T) {
 		p.Restart()
 		var left struct{ Layers []struct{ Layer string } }
 		p.call(t, "GET", "/layers", nil).want(t, 200).into(t, &left)
+		if said := "the command's changes are not applied"; len(left.Layers) == 0 && strings.Contains(errOut.String(), said) {
+			t.Errorf("round %d: the layer is applied, and umbra exec said: %s", round, errOut.String())
+		}
 		for _, l := range left.Layers {
 			if got := p.read(t, "a") + p.read(t, "out/old"); got != "one\nold" {
 				t.Fatalf("round %d: the layer is left, and there is %q", round, got)

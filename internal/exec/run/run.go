@@ -231,8 +231,13 @@ func (o *Options) finish(ctx context.Context, r *result, b *begun, exit layer.Ex
 	}
 	_, err := o.Client.JSON(ctx, client.Request{Method: "POST", Path: client.Path("layers", b.CallID, "apply"), Body: body}, &a)
 	if err != nil {
-		o.tell("the command's changes are not applied: %v", err)
-		o.tell("they are kept: umbra exec --apply %s, or --drop %s", b.CallID, b.CallID)
+		if client.CodeOf(err) != "" {
+			o.tell("the command's changes are not applied: %v", err)
+			o.tell("they are kept: umbra exec --apply %s, or --drop %s", b.CallID, b.CallID)
+		} else { // the server may have decided it
+			o.tell("it is not known whether the command's changes are applied: %v", err)
+			o.tell("if umbra exec --layers lists them, they are kept: umbra exec --apply %s, or --drop %s", b.CallID, b.CallID)
+		}
 		if exit.Status == 0 {
 			return Unavailable
 		}
