@@ -92,6 +92,18 @@ func TestCallsByKey(t *testing.T) {
 	}
 }
 
+// killUnanswered kills a server and starts it again, as if it had been killed before it kept
+// any answer.
+func killUnanswered(t *testing.T, s *harness.Server) {
+	t.Helper()
+	s.Kill()
+	db, err := state.Open(filepath.Join(s.DataDir, "state.db"))
+	need.NoError(t, err)
+	err = db.Update(func(tx *state.Tx) error { return tx.DeleteBucket("answers") })
+	need.NoError(t, errors.Join(err, db.Close(), os.Remove(filepath.Join(s.DataDir, "answers.log"))))
+	s.Restart()
+}
+
 // TestCallsByKeyOverAKill: a begin whose answer was lost with the server is answered as it
 // would have been when it is sent again, and begins no second call.
 func TestCallsByKeyOverAKill(t *testing.T) {
@@ -104,13 +116,7 @@ func TestCallsByKeyOverAKill(t *testing.T) {
 		return c, r.head("Idempotent-Replay") == "true"
 	}
 	first, _ := begin("k1")
-	p.Kill()
-	// As if it had been killed before it kept the answer.
-	db, err := state.Open(filepath.Join(p.DataDir, "state.db"))
-	need.NoError(t, err)
-	err = db.Update(func(tx *state.Tx) error { return tx.DeleteBucket("answers") })
-	need.NoError(t, errors.Join(err, db.Close(), os.Remove(filepath.Join(p.DataDir, "answers.log"))))
-	p.Restart()
+	killUnanswered(t, p.Server)
 	again, replayed := begin("k1")
 	if again.CallID != first.CallID || again.TaskID != first.TaskID || again.At != first.At || !replayed {
 		t.Errorf("%+v, replayed: %v, want %+v", again, replayed, first)

@@ -131,8 +131,18 @@ func (d *Dialect) begin(c *gin.Context) error {
 	if b.TaskID == "" {
 		b.TaskID = tags.TaskID
 	}
-	res, err := d.layers.Begin(c.Request.Context(), calls.Begin{Agent: b.Agent, Session: b.AgentSession, Cwd: b.Cwd, Workspace: b.Workspace, Task: b.TaskID, Subtask: b.SubtaskID, Actor: b.Actor, ID: b.CallID,
-		Tool: b.Tool, Model: b.Model, Prompt: b.PromptID, Goal: b.Goal, Command: b.Command, NoOpen: b.Open != nil && !*b.Open, RequestID: httpapi.RequestID(c), Allow: caller.MayOpen, Sees: caller.Sees})
+	hash, err := wire.KeyHash(c)
+	if err != nil {
+		return err
+	}
+	begin := calls.Begin{Agent: b.Agent, Session: b.AgentSession, Cwd: b.Cwd, Workspace: b.Workspace, Task: b.TaskID, Subtask: b.SubtaskID, Actor: b.Actor, ID: b.CallID,
+		Tool: b.Tool, Model: b.Model, Prompt: b.PromptID, Goal: b.Goal, Command: b.Command, NoOpen: b.Open != nil && !*b.Open, RequestID: httpapi.RequestID(c), Allow: caller.MayOpen, Sees: caller.Sees}
+	var res *exec.Begun
+	if hash == "" {
+		res, err = d.layers.Begin(c.Request.Context(), begin)
+	} else if res, err = d.layers.BeginOnce(c.Request.Context(), begin, hash); err == nil {
+		wire.SettleKey(c, res.Again, false)
+	}
 	if err != nil {
 		return wire.CallsOr(err)
 	}

@@ -30,6 +30,7 @@ import (
 	"umbra/internal/calls"
 	"umbra/internal/clock"
 	"umbra/internal/errs"
+	"umbra/internal/idem"
 	"umbra/internal/layer"
 	"umbra/internal/task"
 	"umbra/internal/workspaces"
@@ -139,12 +140,40 @@ type Begun struct {
 // Begin begins a call whose changes come out of a layer. Conflict "no_layer" for
 // a virtual workspace; otherwise the errors of calls.Service.Begin.
 func (s *Service) Begin(ctx context.Context, b calls.Begin) (*Begun, error) {
+	return s.begin(ctx, b, false)
+}
+
+// BeginOnce is like Begin for a request with an idempotency key, whose hash is given: the
+// same request is answered with the layer that it began.
+func (s *Service) BeginOnce(ctx context.Context, b calls.Begin, hash string) (*Begun, error) {
+	id := calls.IDOf("layer " + hash)
+	old, err := s.o.Calls.Get(id, b.Sees)
+	if b.ID != "" || err == nil && !idem.Remembered(old.Begun, time.Now()) {
+		return s.begin(ctx, b, false)
+	}
+	b.ID = id
+	return s.begin(ctx, b, true)
+}
+
+func (s *Service) begin(ctx context.Context, b calls.Begin, once bool) (*Begun, error) {
 	b.Layer = true
 	begun, err := s.o.Calls.Begin(ctx, b)
 	if err != nil {
 		return nil, err
 	}
-	if begun.Again {
+	if begun.Again && once && begun.Status == calls.Open {
+		l, err := s.load(begun.ID, b.Sees)
+		if err == nil {
+			begun.Root = l.shownAt()
+			return &Begun{begun, s.path(l.ID), l.Over, l.Below}, nil
+		}
+		if !errs.Is(err, errs.NotFound) {
+			return nil, err
+		}
+		if err := layer.Remove(s.path(begun.ID)); err != nil { // the server was killed before it was whole
+			return nil, errs.Wrap(err, "")
+		}
+	} else if begun.Again {
 		return nil, errs.New(errs.Conflict, "call_exists", "The call_id is taken by another call; it must be new.").With("call_id", b.ID)
 	}
 	l := Layer{ID: begun.ID, Workspace: begun.Workspace, Root: begun.Root, Task: begun.Task, From: begun.From, Boot: clock.BootID(), Begun: begun.Record.Begun}
