@@ -33,6 +33,23 @@ func TestCallsOfLinkedFiles(t *testing.T) {
 	}
 }
 
+// TestCallsOfLinkedFilesThatAreDeclared: what an editing tool writes by the path that it
+// declared is its change at all names of the file, also while another agent's shell is open.
+func TestCallsOfLinkedFilesThatAreDeclared(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "1\n", "sub/x": "x\n"})
+	need.NoError(t, os.Link(filepath.Join(p.dir, "a"), filepath.Join(p.dir, "sub/b")))
+	p.end(t, p.begin(t, "first", nil), nil)
+	shell := p.begin(t, "shell", nil)
+	edit := p.begin(t, "edit", map[string]any{"paths": []string{"a"}, "only_paths": true})
+	p.shell(t, "echo two >> a")
+	if got := p.end(t, edit, nil).tell(); got != "a modify declared, sub/b modify declared" {
+		t.Error(got)
+	}
+	if got := p.end(t, shell, nil); got.tell() != "" || len(got.Shared) != 0 {
+		t.Errorf("the shell was given %s, %+v", got.tell(), got.Shared)
+	}
+}
+
 // TestCallsAndAChangeWithoutAnEvent: a change that raised no event is found by a sync while
 // another call is open. It may be of any call since the scan before, so it is not that one's.
 func TestCallsAndAChangeWithoutAnEvent(t *testing.T) {

@@ -79,6 +79,9 @@ type Verdict struct {
 // Found is a path whose content or mode differs from history.
 type Found struct {
 	Path string
+	// Names are the other paths of the same file that were found with it: who wrote to the
+	// file by one of them wrote to all.
+	Names []string
 	// Sum is "sha256:<hex>" of what the path holds now; "" where nothing does.
 	Sum string
 	// Untold: no event reported the change, so it may be as old as the last scan.
@@ -182,22 +185,25 @@ func (b *Book) Scanned(mark uint64) {
 func (b *Book) Judge(f Found) Verdict {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if c := b.only(func(c *Call) bool { return f.Sum != "" && c.Paths[f.Path] == f.Sum }); c != nil {
+	names := append([]string{f.Path}, f.Names...)
+	if c := b.only(func(c *Call) bool {
+		return f.Sum != "" && slices.ContainsFunc(names, func(p string) bool { return c.Paths[p] == f.Sum })
+	}); c != nil {
 		return Verdict{Call: c, Certainty: Exact}
 	}
-	if c := b.only(func(c *Call) bool { return c.declares(f.Path) }); c != nil {
+	if c := b.only(func(c *Call) bool { return slices.ContainsFunc(names, c.declares) }); c != nil {
 		return Verdict{Call: c, Certainty: Declared}
 	}
 	var may []*Call
 	for _, c := range b.open {
-		if c.couldMake(f.Path) {
+		if slices.ContainsFunc(names, c.couldMake) {
 			may = append(may, c)
 		}
 	}
 	allTheWhile := true
 	if f.Untold {
 		for _, c := range b.past {
-			if c.couldMake(f.Path) {
+			if slices.ContainsFunc(names, c.couldMake) {
 				may = append(may, c)
 			}
 		}

@@ -136,8 +136,14 @@ func (s *scanner) commit(ctx context.Context, list []candidate, o SyncOptions, r
 		return errs.Wrap(err, "")
 	}
 	defer lock.Release()
-	b := &scanBatch{r: s.r, attribute: o.Attribute, untold: s.untold, known: s.known, skipped: &s.skipped, tip: s.r.Disk.Store.Snapshot(), real: make(map[wspath.Path]bool)}
+	b := &scanBatch{r: s.r, attribute: o.Attribute, untold: s.untold, known: s.known, skipped: &s.skipped, tip: s.r.Disk.Store.Snapshot(), real: make(map[wspath.Path]bool),
+		links: make(map[uint64][]string)}
 	defer b.discard()
+	for i := range list {
+		if info := &list[i].seen.Info; list[i].seen.Kind == op.KindFile && info.Nlink > 1 {
+			b.links[info.Ino] = append(b.links[info.Ino], string(list[i].path))
+		}
+	}
 	for i := range list {
 		if err := b.add(ctx, &list[i]); err != nil {
 			return err
@@ -156,6 +162,7 @@ type scanBatch struct {
 	known     int64
 	skipped   *disk.Skips
 	real      map[wspath.Path]bool // folders that no link leads to
+	links     map[uint64][]string  // the paths of files with several, by inode
 	groups    record.Groups
 	back      []restore // what shows through, and is not recorded
 }
@@ -192,6 +199,11 @@ func (b *scanBatch) add(ctx context.Context, c *candidate) error {
 		return nil
 	}
 	x := record.External{Path: c.path, Old: tip}
+	for _, p := range b.links[now.Info.Ino] {
+		if p != string(c.path) {
+			x.Names = append(x.Names, p)
+		}
+	}
 	if now.Kind == op.KindFile || now.Kind == op.KindSymlink {
 		if !ok && now.Kind == op.KindFile && now.Info.Size > b.r.Limits.CaptureBytes {
 			b.skipped.Add(c.path, "too_large")

@@ -14,6 +14,8 @@ type External struct {
 	Mode    object.Mode    // on disk; 0: not there
 	Blob    gitstore.Blob
 	HasBlob bool // blob is new; else the content is old's
+	// Names are the other paths of the file that were found with it.
+	Names []string
 	// certainty says how its owner is known; "" without a call.
 	certainty claims.Certainty
 }

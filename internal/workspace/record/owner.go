@@ -62,7 +62,7 @@ func ofTask(task string) *Owner {
 // Judge decides whose an external change is. attribute lets what no call made
 // belong to the only executing task.
 func (r *Recorder) Judge(x *External, untold, attribute bool) *Owner {
-	f := claims.Found{Path: string(x.Path), Untold: untold}
+	f := claims.Found{Path: string(x.Path), Names: x.Names, Untold: untold}
 	if x.HasBlob {
 		f.Sum = x.Blob.AfterHash()
 	}
