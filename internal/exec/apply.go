@@ -19,6 +19,7 @@ import (
 	"umbra/internal/calls"
 	"umbra/internal/clock"
 	"umbra/internal/errs"
+	"umbra/internal/idem"
 	"umbra/internal/ignore"
 	"umbra/internal/layer"
 	"umbra/internal/task"
@@ -503,9 +504,14 @@ func (s *Service) finish(ctx context.Context, w *workspace.Workspace, l *Layer, 
 	return w.Root(), nil
 }
 
-// commitOf finds the commit that applied a layer.
+// commitOf finds the commit that applied a layer. The clock may have been set back since the
+// layer was begun.
 func (s *Service) commitOf(ctx context.Context, w *workspace.Workspace, l *Layer) (object.ID, bool, error) {
-	r, ok, err := w.Store().FindKey(ctx, key(l.ID), l.Begun.Add(-time.Hour))
+	since := idem.Since(time.Now())
+	if l.Begun.Before(since) {
+		since = l.Begun
+	}
+	r, ok, err := w.Store().FindKey(ctx, key(l.ID), since.Add(-time.Hour))
 	return r.Commit, ok && r.Source == message.Call, err
 }
 

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"umbra/internal/calls"
 	"umbra/internal/layer"
@@ -146,6 +148,7 @@ func TestStoppedAtEachStep(t *testing.T) {
 		"both":     "echo two > a; rm d/gone; mv d/moved moved; mkdir n; echo n > n/f; chmod 750 n; echo layer > both; rm -rf out; mkdir -p out/new; echo o > out/new/o; rm k.o; echo more >> big.o; ln -s a l",
 		"ignored":  "rm -rf out; mkdir -p out/new; echo o > out/new/o; echo more >> big.o; rm k.o; chmod 700 out",
 		"recorded": "echo two > a; rm -r d; echo n > n",
+		"clock":    "echo two > a; rm -r d; echo n > n; echo o > out/new", // is set back meanwhile
 		"closed":   "chmod 700 c c/in; echo n > c/in/n; echo o > c/in/n.o; rm c/f; chmod 0 c/in; chmod 500 c; echo n > d/n; chmod 0 d; echo o > out/keep/o; chmod 0 out/keep; chmod 0 out",
 	}
 	for name, line := range commands {
@@ -164,6 +167,13 @@ func TestStoppedAtEachStep(t *testing.T) {
 				w.sh("chmod 0 c/in; chmod 500 c")
 				w.open()
 				id := w.run(line)
+				if name == "clock" {
+					l, err := w.layers.Get(id, nil)
+					w.ok(err)
+					l.Begun = l.Begun.Add(3 * time.Hour)
+					raw, err := json.Marshal(l)
+					w.ok(errors.Join(err, os.WriteFile(w.layers.path(id, metaFile), raw, 0o600)))
+				}
 				if name == "both" { // a conflict is kept
 					w.ok(os.WriteFile(filepath.Join(w.root, "both"), []byte("person\n"), 0o644))
 				}
