@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"umbra/tests/harness"
 )
 
 // A file that takes the place of a directory in a fork, or a directory that of a file, does so
@@ -214,4 +216,70 @@ func TestForkMergeOfDroppedHistory(t *testing.T) {
 	})
 	p.post(t, "/workspaces/"+x+"/merge", map[string]any{"into": y}).fails(t, 410, "history_dropped")
 	p.post(t, "/workspaces/"+y+"/merge", map[string]any{"into": x}).want(t, 200)
+}
+
+// A merge that the target's quota ends in the middle is taken back whole; what takes no room is
+// merged afterwards.
+func TestForkMergeOverQuota(t *testing.T) {
+	p := &project{Server: harness.Start(t, harness.Options{Config: "limits: {workspace_bytes: 400KiB}\n"}), dir: t.TempDir()}
+	p.fill(t, map[string]string{"a": "a\n", "b": "b\n"})
+	task := p.task(t)
+	fork := p.forks(t, "/workspaces/"+task.str("workspace_id"), map[string]any{"kind": "virtual"})[0]["id"].(string)
+	p.post(t, "/tasks", map[string]any{"task_id": "f", "workspace": fork, "goal": "try"}).want(t, 201)
+	noise := testNoise(150 << 10)
+	p.call(t, "PUT", "/tasks/f/content?path=a", []byte("changed\n")).want(t, 200)
+	p.call(t, "DELETE", "/tasks/f/content?path=b", nil).want(t, 200)
+	p.call(t, "PUT", "/tasks/f/content?path=n1", []byte(noise)).want(t, 201)
+	p.call(t, "PUT", "/tasks/f/content?path=n2", []byte(strings.ToUpper(noise))).want(t, 201)
+	task.put(t, "own", testNoise(200<<10))
+	before := sh(t, p.dir, "ls; cat a b")
+	p.post(t, "/workspaces/"+fork+"/merge", map[string]any{}).fails(t, 507, "quota_exceeded")
+	if got := sh(t, p.dir, "ls; cat a b"); got != before {
+		t.Errorf("the parent has\n%s\nnot\n%s", got, before)
+	}
+	p.merge(t, fork, map[string]any{"paths": []string{"a", "b"}})
+	if got := p.read(t, "a"); got != "changed\n" {
+		t.Errorf("a has %q", got)
+	}
+	p.absent(t, "b")
+	task.git(t, "fsck", "--strict", "--no-dangling")
+}
+
+// Of forks that are asked for at one path at the same time one is made; its place is free when
+// it is deleted, and so is that of one that could not be made.
+func TestForksAtOnePath(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n"})
+	ws := "/workspaces/" + p.task(t).str("workspace_id")
+	dir := filepath.Join(t.TempDir(), "copy")
+	body := map[string]any{"kind": "copy", "path": dir}
+	for range 3 {
+		answers := make(chan *answer)
+		for range 6 {
+			go func() { answers <- p.post(t, ws+"/forks", body) }()
+		}
+		var ids []string
+		for range 6 {
+			if a := <-answers; a.Status == 201 {
+				ids = append(ids, a.list(t, "forks")[0]["id"].(string))
+			} else {
+				a.fails(t, 409, "path_exists")
+			}
+		}
+		if len(ids) != 1 {
+			t.Fatalf("%v were made", ids)
+		}
+		if got := sh(t, dir, "cat a"); got != "one\n" {
+			t.Errorf("%q", got)
+		}
+		p.call(t, "DELETE", "/workspaces/"+ids[0], nil).want(t, 204)
+		sh(t, filepath.Dir(dir), "echo user > copy")
+		p.post(t, ws+"/forks", body).fails(t, 409, "path_exists")
+		sh(t, filepath.Dir(dir), "rm copy")
+	}
+	if left := p.call(t, "GET", ws+"/forks", nil).want(t, 200).list(t, "forks"); len(left) != 0 {
+		t.Errorf("%v", left)
+	}
+	if left := strings.Fields(sh(t, p.DataDir, "ls workspaces")); len(left) != 1 {
+		t.Errorf("%v", left)
+	}
 }
