@@ -132,8 +132,8 @@ await main(async (browser) => {
   await conflicts.getByRole("button", { name: /Show lines/ }).click();
   await conflicts.locator(".line.del", { hasText: "ann" }).waitFor();
   await conflicts.locator(".line.add", { hasText: "bob" }).waitFor();
-  const [height, row] = await conflicts.locator(".line.add .code").first().evaluate((e) => [e.clientHeight, parseFloat(getComputedStyle(e).lineHeight)]);
-  assert.ok(height < 2 * row, "a short line takes one row");
+  const [height, lineHeight] = await conflicts.locator(".line.add .code").first().evaluate((e) => [e.clientHeight, parseFloat(getComputedStyle(e).lineHeight)]);
+  assert.ok(height < 2 * lineHeight, "a short line takes one row");
   await look(page, "merge-conflict");
 
   // By hunk, with the keyboard alone: the second hunk of the long file.

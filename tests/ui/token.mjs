@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 
-import { accessible, main, open, put, quiet, server, shot } from "./kit.mjs";
+import { everywhere, main, open, put, quiet, server } from "./kit.mjs";
 import { project, work } from "./shop.mjs";
 
 await main(async (browser) => {
@@ -15,8 +15,7 @@ await main(async (browser) => {
   await page.goto(`${server}/#/tasks/${id}`);
   const dialog = page.getByRole("dialog");
   await dialog.getByText("This server requires a token.").waitFor();
-  await shot(page, "token");
-  await accessible(page, "the question for the token");
+  await everywhere(page, "token");
   await dialog.getByRole("textbox", { name: "Token" }).fill("wrong");
   await dialog.getByRole("button", { name: "Sign in" }).click();
   await dialog.getByText("The server does not accept this token.").waitFor();

@@ -80,7 +80,8 @@ func TestPieces(t *testing.T) {
 	scenario(t, "pieces.mjs", harness.Start(t, harness.Options{Config: "policy: {protected: ['/ci/**']}\n"}))
 }
 
-// Blame, images, two points compared, checkpoints, and a server out of reach.
+// Blame, images, two points compared, checkpoints; the empty page, the API's page and a
+// server out of reach at three widths.
 func TestViews(t *testing.T) {
 	scenario(t, "views.mjs", harness.Start(t, harness.Options{}))
 }

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 
-import { api, dir, look, main, open, put, quiet, server } from "./kit.mjs";
+import { api, dir, everywhere, look, main, open, put, quiet, server } from "./kit.mjs";
 
 // Two images of one pixel each.
 const red = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==", "base64");
@@ -18,7 +18,7 @@ await main(async (browser) => {
   await page.getByText("umbra init").waitFor();
   await page.getByText("umbra demo").waitFor();
   await page.getByText(`claude mcp add --transport http umbra ${server.replace(/\/$/, "")}/mcp`).waitFor();
-  await look(page, "empty");
+  await everywhere(page, "empty");
 
   // The API's page: a search over all routes.
   await page.goto(`${server}/docs`);
@@ -26,7 +26,7 @@ await main(async (browser) => {
   await page.locator("#found", { hasText: /^\d+ of \d+ routes$/ }).waitFor();
   await page.locator("summary", { hasText: "/workspaces/{ws}/checkpoints" }).first().waitFor();
   assert.equal(await page.locator("summary:visible", { hasText: "/calls/{call}/touch" }).count(), 0);
-  await look(page, "docs");
+  await everywhere(page, "docs");
 
   mkdirSync(dir, { recursive: true });
   writeFileSync(path.join(dir, "a.ts"), "export const one = 1;\nexport const two = 2;\nexport const three = 3;\n");
@@ -89,7 +89,7 @@ await main(async (browser) => {
   await page.context().setOffline(true);
   await page.evaluate(() => (location.hash = "#/tasks/views/files"));
   await page.getByText(/The server cannot be reached\. The page continues/).waitFor();
-  await look(page, "gone");
+  await everywhere(page, "gone");
   await page.context().setOffline(false);
   await page.getByRole("link", { name: /a\.ts/ }).first().waitFor();
   await page.locator(".gone").waitFor({ state: "detached" });
