@@ -242,7 +242,8 @@ func TestTwoAgents(t *testing.T) { twoAgents(t, 30, true, 5*time.Minute) }
 // TestTwoAgentsOverlap is the same with shells that overlap as they come.
 func TestTwoAgentsOverlap(t *testing.T) { twoAgents(t, 30, false, 5*time.Minute) }
 
-// TestTwoAgentsLong is that for 1,000 steps, or as many as UMBRA_AGENT_STEPS says.
+// TestTwoAgentsLong is that for 1,000 steps, or as many as UMBRA_AGENT_STEPS says: an hour
+// on processors that others use too.
 func TestTwoAgentsLong(t *testing.T) {
 	need.Soak(t, "1,000 steps of two agents")
 	n := 1000
