@@ -76,9 +76,10 @@ func forkCommand() *cobra.Command {
 		Use:   "fork [DIR]",
 		Short: "Make a fork of the workspace: a copy that can be merged back",
 		Long: `Make a fork of the workspace of this directory, or of the git project around it: a
-workspace that begins as this one is and shares its history. A layer shows the workspace's files, with its own changes over
-them, to what umbra in runs, and at DIR if the server runs as root; a copy is a directory
-of its own, DIR or one next to the workspace's; a virtual fork exists only in git.`,
+workspace that begins as this one is and shares its history. A layer shows the
+workspace's files, with its own changes over them, to what umbra in runs, and at DIR if
+the server runs as root; a copy is a directory of its own, DIR or one next to the
+workspace's; a virtual fork exists only in git.`,
 		Example: `  umbra fork
   umbra fork ../attempt --ignored none
   umbra fork --kind virtual --count 3 --name attempt`,

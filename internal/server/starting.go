@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/json"
@@ -42,6 +41,8 @@ func openLobby(l net.Listener, secure *tls.Config) *lobby {
 	b := &lobby{l: d, ended: make(chan struct{}), http: &http.Server{Handler: http.HandlerFunc(answerStarting),
 		ReadHeaderTimeout: lobbyPatience, WriteTimeout: lobbyPatience, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)}}
 	b.http.SetKeepAlivesEnabled(false) // the next request is the server's
+	b.http.Protocols = new(http.Protocols)
+	b.http.Protocols.SetHTTP1(true)
 	go func() {
 		defer close(b.ended)
 		if secure != nil {
@@ -54,11 +55,12 @@ func openLobby(l net.Listener, secure *tls.Config) *lobby {
 	return b
 }
 
-// lobbyPatience bounds how long a client of the lobby may take.
+// lobbyPatience bounds how long a client of the lobby may take to send its request, and
+// to take the answer.
 const lobbyPatience = 5 * time.Second
 
 // leave hands the listener on: connections that come from now on are the next
-// server's. Those of before are answered, within lobbyPatience.
+// server's. Those of before are answered once, and end within twice lobbyPatience.
 func (b *lobby) leave() error {
 	if b == nil {
 		return nil
@@ -67,13 +69,7 @@ func (b *lobby) leave() error {
 		return fmt.Errorf("the listener was not handed on: %w", err)
 	}
 	<-b.ended
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), lobbyPatience)
-		defer cancel()
-		if b.http.Shutdown(ctx) != nil {
-			b.http.Close()
-		}
-	}()
+	// Nothing is shut down: that would close what has not sent its request yet.
 	return b.l.SetDeadline(time.Time{})
 }
 

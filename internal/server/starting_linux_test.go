@@ -128,3 +128,25 @@ func TestLobbyLeaves(t *testing.T) {
 		t.Errorf("%v", seen)
 	}
 }
+
+// Who connected to the lobby before it left is answered, also if the request comes later.
+func TestLobbyAnswersThoseBefore(t *testing.T) {
+	l, address, err := httpapi.Listen("127.0.0.1:0")
+	need.NoError(t, err)
+	defer l.Close()
+	b := openLobby(l, nil)
+	c, err := net.Dial("tcp", l.Addr().String())
+	need.NoError(t, err)
+	defer c.Close()
+	res, err := http.Get(address + "/healthz") // connections are accepted in their order
+	need.NoError(t, err)
+	res.Body.Close()
+	need.NoError(t, b.leave())
+	_, err = io.WriteString(c, "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	need.NoError(t, err)
+	answer, err := io.ReadAll(c)
+	need.NoError(t, err)
+	if !strings.Contains(string(answer), "not ready: starting\n") {
+		t.Errorf("%q", answer)
+	}
+}
