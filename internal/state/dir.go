@@ -148,9 +148,14 @@ func (d *Dir) Announce(address string) error {
 	if err != nil {
 		return err
 	}
-	// Padded and written at once, so that a reader never sees half of it.
-	line := append(raw, bytes.Repeat([]byte{' '}, max(0, 511-len(raw)))...)
-	_, err = d.lock.WriteAt(append(line, '\n'), 0)
+	return d.write(raw)
+}
+
+// write fills the lock file: padded and at once, so that a reader never sees half of it, and
+// the next process needs no room for its own.
+func (d *Dir) write(text []byte) error {
+	line := append(text, bytes.Repeat([]byte{' '}, max(0, 511-len(text)))...)
+	_, err := d.lock.WriteAt(append(line, '\n'), 0)
 	return err
 }
 
@@ -199,5 +204,5 @@ func (d *Dir) Join(names ...string) string {
 
 // Release gives the directory to others.
 func (d *Dir) Release() error {
-	return errors.Join(d.lock.Truncate(0), d.lock.Close())
+	return errors.Join(d.write(nil), d.lock.Close())
 }

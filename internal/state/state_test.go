@@ -99,6 +99,10 @@ func TestOneHolderADirectory(t *testing.T) {
 	if _, ok, err := FindHolder(path); ok || err != nil {
 		t.Fatal(ok, err)
 	}
+	// The next process overwrites it, also on a disk without room.
+	if raw, err := os.ReadFile(d.Join(lockFile)); err != nil || len(raw) != 512 || strings.TrimSpace(string(raw)) != "" {
+		t.Fatalf("%q %v", raw, err)
+	}
 	d, err = Acquire(path)
 	need.NoError(t, err)
 	need.NoError(t, d.Release())
