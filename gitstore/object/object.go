@@ -10,6 +10,7 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"errors"
+	"hash"
 	"strconv"
 )
 
@@ -67,6 +68,14 @@ func (k Kind) String() string {
 		return "tag"
 	}
 	return "kind" + strconv.Itoa(int(k))
+}
+
+// NewHash begins the hash whose sum is the id of an object of size bytes, which are written
+// to it.
+func NewHash(k Kind, size int64) hash.Hash {
+	h := sha1.New()
+	h.Write(Header(k, size))
+	return h
 }
 
 // Hash gives the id of an object with these bytes.

@@ -3,12 +3,10 @@ package verify
 
 import (
 	"context"
-	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"path"
@@ -284,7 +282,7 @@ func (v *Verifier) blob(id object.ID) error {
 		return v.Ctx.Err()
 	}
 	defer r.Close()
-	sum, sha := newBlobHash(size), sha256.New()
+	sum, sha := object.NewHash(object.Blob, size), sha256.New()
 	if _, err := io.Copy(io.MultiWriter(sum, sha), pace.Reader(v.Ctx, r)); err != nil {
 		v.problem("blob %s cannot be read whole", id)
 		return v.Ctx.Err()
@@ -375,11 +373,4 @@ func (v *Verifier) boundary() error {
 		}
 		v.Problems = v.Problems[:before] // it moved while it was checked
 	}
-}
-
-// newBlobHash begins the hash that is a blob's id.
-func newBlobHash(size int64) hash.Hash {
-	h := sha1.New()
-	h.Write(object.Header(object.Blob, size))
-	return h
 }

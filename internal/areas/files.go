@@ -3,7 +3,6 @@ package areas
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha1"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -46,8 +45,7 @@ func Hash(ctx context.Context, r io.ReaderAt, size int64) (object.ID, int64, err
 		if err := ctx.Err(); err != nil {
 			return object.Zero, 0, err
 		}
-		h := sha1.New()
-		h.Write(object.Header(object.Blob, size))
+		h := object.NewHash(object.Blob, size)
 		n, err := io.Copy(h, io.NewSectionReader(r, 0, size))
 		if err != nil {
 			return object.Zero, 0, err

@@ -2,9 +2,7 @@ package exec
 
 import (
 	"context"
-	"crypto/sha1"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -265,8 +263,7 @@ func hashFile(name string, size int64) (id object.ID, err error) {
 		return id, errs.Wrap(err, "")
 	}
 	defer f.Close()
-	h := sha1.New()
-	fmt.Fprintf(h, "blob %d\x00", size)
+	h := object.NewHash(object.Blob, size)
 	n, err := io.Copy(h, io.LimitReader(f, size+1))
 	if err == nil && n != size {
 		err = errors.New("a file of the layer changed while it was read")

@@ -2,9 +2,7 @@ package fork
 
 import (
 	"context"
-	"crypto/sha1"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -209,8 +207,7 @@ func (c *copier) take(f *os.File, e gitstore.Entry) (bool, error) {
 	if err != nil || size != info.Size() {
 		return false, err
 	}
-	h := sha1.New()
-	fmt.Fprintf(h, "blob %d\x00", size)
+	h := object.NewHash(object.Blob, size)
 	var n int64
 	if c.cloned(f, from) {
 		n, err = io.Copy(h, f)

@@ -1,10 +1,8 @@
 package forklayer
 
 import (
-	"crypto/sha1"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -197,8 +195,7 @@ func contentOf(name string, d fs.DirEntry) (id object.ID, err error) {
 	if err != nil {
 		return id, err
 	}
-	h := sha1.New()
-	fmt.Fprintf(h, "blob %d\x00", info.Size())
+	h := object.NewHash(object.Blob, info.Size())
 	_, err = io.Copy(h, f)
 	return object.ID(h.Sum(nil)), err
 }

@@ -2,9 +2,7 @@ package serve
 
 import (
 	"context"
-	"crypto/sha1"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -179,8 +177,7 @@ func hash(name string) (v exec.Version, err error) {
 	if err != nil {
 		return v, err
 	}
-	h := sha1.New()
-	fmt.Fprintf(h, "blob %d\x00", info.Size())
+	h := object.NewHash(object.Blob, info.Size())
 	if _, err = io.Copy(h, f); err != nil {
 		return v, err
 	}

@@ -2,7 +2,6 @@ package disk
 
 import (
 	"context"
-	"crypto/sha1"
 	"errors"
 	"hash"
 	"io"
@@ -188,8 +187,7 @@ func (d *Disk) HashFile(ctx context.Context, p wspath.Path) (id object.ID, info 
 
 // HashBlob hashes size bytes as a blob; io.ErrUnexpectedEOF if there are fewer.
 func HashBlob(ctx context.Context, r io.ReaderAt, size int64) (id object.ID, err error) {
-	h := sha1.New()
-	h.Write(object.Header(object.Blob, size))
+	h := object.NewHash(object.Blob, size)
 	if err := copyAt(ctx, h, r, size); err != nil {
 		return id, err
 	}
