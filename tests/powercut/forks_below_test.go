@@ -5,7 +5,6 @@ package powercut
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
@@ -29,9 +28,6 @@ func TestForkParentDeletionAtEachStepXFS(t *testing.T)  { stopDeletion(t, newDis
 // the power. Two of the layers have no path, so its ignored files are copied for them; the
 // third one is mounted and takes over what it shows. No layer loses anything, what was answered
 // stays, and where nothing was answered the workspace can be deleted again.
-//
-// 15 of the steps are sampled, one of each part; all in make soak, or as many as
-// UMBRA_STEPS says.
 func stopDeletion(t *testing.T, d *disk) {
 	need.Long(t, "a stop at each step")
 	x := &deletion{t: t, d: d, calls: &stopper{t: t}}
@@ -44,26 +40,7 @@ func stopDeletion(t *testing.T, d *disk) {
 	t.Cleanup(func() { unmountWithin(t, d.path("layers")) })
 	x.s = harness.Start(t, harness.Options{DataDir: d.path("data"), Config: "limits: {free_bytes: 1}\n", Wrap: x.calls.wrap})
 	x.first = x.s.Do("POST", "/tasks", map[string]string{"goal": "g", "workspace": d.path("ws")}).Expect(201).Text("workspace_id")
-	results := map[string]int{x.round(0): 1}
-	all := x.total
-	if all < 50 {
-		t.Fatalf("%d steps were seen", all)
-	}
-	n := 15
-	if os.Getenv("UMBRA_SOAK") != "" {
-		n = all + all/10 // how many it takes is not the same each time
-	}
-	for i, n := 0, env("UMBRA_STEPS", n); i < n; i++ {
-		stop := i + 1
-		if n < all { // one of each part
-			stop = 1 + (i*all+rand.IntN(all))/n
-		}
-		results[x.round(stop)]++
-		if t.Failed() {
-			t.Fatalf("stopped before step %d of %d, %s", stop, all, x.name)
-		}
-	}
-	t.Logf("%d steps: %v", all, results)
+	eachStep(t, x.round, func() (int, string) { return x.total, x.name })
 }
 
 type deletion struct {

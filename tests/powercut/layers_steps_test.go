@@ -5,7 +5,6 @@ package powercut
 import (
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,34 +43,12 @@ const (
 // that it does to a disk meanwhile, by the kill or the power: all of the layer is there
 // then, or nothing. After a kill the layer is kept then, and can be applied. What the
 // server changed is closed again as it was.
-//
-// 15 of the steps are taken by chance, one of each part; all in make soak, or as many as
-// UMBRA_STEPS says.
 func stopLayers(t *testing.T, d *disk) {
 	need.Long(t, "a kill at each step")
 	x := &stopped{t: t, d: d, calls: &stopper{t: t}}
 	need.NoError(t, os.MkdirAll(d.path("top"), 0o755))
 	x.s = harness.Start(t, harness.Options{DataDir: d.path("top", "data"), User: stoppedUser, Wrap: x.calls.wrap})
-	results := map[string]int{x.round(0): 1}
-	all := x.total
-	if all < 50 {
-		t.Fatalf("%d steps were seen", all)
-	}
-	n := 15
-	if os.Getenv("UMBRA_SOAK") != "" {
-		n = all + all/4 // how many it takes is not the same each time
-	}
-	for i, n := 0, env("UMBRA_STEPS", n); i < n; i++ {
-		stop := i + 1
-		if n < all { // one of each part
-			stop = 1 + (i*all+rand.IntN(all))/n
-		}
-		results[x.round(stop)]++
-		if t.Failed() {
-			t.Fatalf("stopped before step %d of %d, %s", stop, all, x.name)
-		}
-	}
-	t.Logf("%d steps: %v", all, results)
+	results := eachStep(t, x.round, func() (int, string) { return x.total, x.name })
 	if results["applied"] == 0 || results["not applied"] == 0 {
 		t.Error("not all happened")
 	}

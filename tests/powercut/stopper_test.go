@@ -5,6 +5,7 @@ package powercut
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -270,4 +271,36 @@ func owned(t testing.TB, dir string, user int) {
 		return os.Lchown(name, user, user)
 	})
 	need.NoError(t, err)
+}
+
+// eachStep runs a round that is not stopped, and then rounds that are stopped before a step,
+// and returns how often each of their results came. last returns the steps of a whole round,
+// and the name of the last step.
+//
+// 15 of the steps are sampled, one of each part; all in make soak, or as many as
+// UMBRA_STEPS says.
+func eachStep(t *testing.T, round func(stop int) string, last func() (all int, name string)) map[string]int {
+	t.Helper()
+	results := map[string]int{round(0): 1}
+	all, _ := last()
+	if all < 50 {
+		t.Fatalf("%d steps were seen", all)
+	}
+	n := 15
+	if os.Getenv("UMBRA_SOAK") != "" {
+		n = all + all/4 // how many it takes is not the same each time
+	}
+	for i, n := 0, env("UMBRA_STEPS", n); i < n; i++ {
+		stop := i + 1
+		if n < all { // one of each part
+			stop = 1 + (i*all+rand.IntN(all))/n
+		}
+		results[round(stop)]++
+		if t.Failed() {
+			_, name := last()
+			t.Fatalf("stopped before step %d of %d, %s", stop, all, name)
+		}
+	}
+	t.Logf("%d steps: %v", all, results)
+	return results
 }
