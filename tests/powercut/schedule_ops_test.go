@@ -353,6 +353,10 @@ func (x *schedule) userDid(what, p string, w *written, sync bool, err error) {
 	w.gone = w.gone || err != nil
 	w.synced = err == nil && sync && x.syncAbove(p) == nil
 	x.say("%s: %s %s %s, synced: %v, %v", user, what, p, w.id, w.synced, err)
+	if x.cut && err != nil { // what is there is not the user's, and may be recovered yet
+		x.forget(p)
+		return
+	}
 	x.reread(p, w.synced)
 }
 
@@ -501,6 +505,10 @@ func (x *schedule) heldAppend() {
 	err := x.write(h.f, w, sync)
 	w.gone, w.synced = err != nil || h.lost, err == nil && sync
 	x.say("%s: append through %s %s, synced: %v, %v", user, h.from, w.id, w.synced, err)
+	if x.cut && err != nil {
+		x.forget("")
+		return
+	}
 	x.forgetFile(w.ino, w.synced)
 }
 
