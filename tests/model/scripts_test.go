@@ -476,6 +476,12 @@ func TestScripts(t *testing.T) {
 			disk: mv key crlf; mv "no end" crlf
 			sync
 			crash 288364`,
+		"a file in a directory's place that is taken away, then two power cuts": `
+			crash 469961
+			A: mv dir/sub tmp; put dir/sub "1\n2\n3\n"
+			revert A
+			crash 632961
+			crash 850875`,
 		"a person's ignored file in the way": `
 			A: rmdir skip.log
 			disk: put skip.log/g/h z

@@ -33,6 +33,9 @@ func (r *recovery) temps(ctx context.Context, dir wspath.Path) error {
 			continue // its files wait
 		}
 		if digits, ok := wspath.ParseTemp(e.Name); ok {
+			// A power failure after the checkpoint that covers its change could bring it
+			// back, and its path would not be known then.
+			r.progress.Dirty([]wspath.Path{path})
 			if err := r.temp(ctx, dir, path, digits, entries); err != nil {
 				return err
 			}
