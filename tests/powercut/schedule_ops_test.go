@@ -370,16 +370,6 @@ func (x *schedule) reread(p string, hard bool) {
 	x.know(p, string(data), hard && err == nil)
 }
 
-// rereadBelow notes what the user sees at a path and below it.
-func (x *schedule) rereadBelow(p string, hard bool) {
-	_ = filepath.WalkDir(x.at(p), func(name string, e fs.DirEntry, err error) error {
-		if rel, rerr := filepath.Rel(x.ws, name); err == nil && rerr == nil && e.Type().IsRegular() {
-			x.reread(rel, hard)
-		}
-		return nil
-	})
-}
-
 // userSave writes a file as an editor does, next to its name, and renames it.
 func (x *schedule) userSave() {
 	p, w, sync := x.name(), x.text(user), x.r.IntN(2) == 0
@@ -473,10 +463,9 @@ func (x *schedule) userRename(p, q string) {
 	x.destroyed(was)
 	sync := x.r.IntN(2) == 0 && x.syncAbove(p) == nil && x.syncAbove(q) == nil
 	x.say("%s: rename %s %s, synced: %v", user, p, q, sync)
-	if x.cut { // what was lost is put back at its old path
+	if x.cut { // what was lost is put back at its old path; a move that was lost is done again
 		x.forget(p)
 		x.forget(q)
-		x.rereadBelow(q, sync)
 		return
 	}
 	x.knowMoved(p, q, sync)
