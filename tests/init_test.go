@@ -188,7 +188,7 @@ func TestHookStartsServer(t *testing.T) {
 	// The files are in use until it has ended.
 	for end := time.Now().Add(30 * time.Second); ; {
 		hookRun(t, env, event("c"), "codex") // takes its time
-		if raw, err := os.ReadFile(filepath.Join(dir, "lock")); err == nil && len(raw) == 0 {
+		if raw, err := os.ReadFile(filepath.Join(dir, "lock")); err == nil && strings.TrimSpace(string(raw)) == "" {
 			return
 		}
 		if time.Now().After(end) {
