@@ -137,6 +137,22 @@ func TestForkOfAProject(t *testing.T) {
 			t.Errorf("%s: %d %s", name, status, said)
 		}
 	}
+	// Another project's forks are not named here.
+	p.verb(t, "fork", "--kind", "virtual", "--name", "lone")
+	whole, p.dir = p.dir, t.TempDir()
+	p.post(t, "/tasks", map[string]any{"workspace": p.dir, "goal": "another project"}).want(t, 201)
+	if status, _, said := p.verb(t, "merge", "lone"); status == 0 || !strings.Contains(said, "fork lone not found") {
+		t.Errorf("%d %s", status, said)
+	}
+	if status, _, said := p.verb(t, "in", dir, "--", "true"); status != 0 {
+		t.Errorf("%d %s", status, said)
+	}
+	if p.dir = whole; p.read(t, "a") != "in\n" {
+		t.Error("something was merged")
+	}
+	if status, _, said := p.verb(t, "merge", "lone", "--dry-run"); status != 0 {
+		t.Errorf("%d %s", status, said)
+	}
 }
 
 // Ctrl-C ends all commands of a race and keeps nothing, but with --keep.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -152,8 +153,9 @@ func inCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "in FORK [-- CMD [ARG…]]",
 		Short: "Run a command, or a shell, in a fork's directory",
-		Long: `Run a command in the directory of a fork, named by its id; a shell if there is none.
-The exit status is the command's.`,
+		Long: `Run a command in the directory of a fork; a shell if there is none. The fork is named by
+its id, its directory, or its name among the forks of this directory's workspace. The
+exit status is the command's.`,
 		Example: `  umbra in attempt-1-5a2f -- make test`,
 		Args:    cli.Args(1, cli.AnyNumber),
 	}
@@ -245,7 +247,8 @@ func mergeCommand() *cobra.Command {
 		Long: `Merge a fork into the workspace that it was made from: what that lacks, each commit
 with its author. A conflict changes nothing and is listed with who made both sides
 (exit status 1); --on-conflict skip leaves such paths out. One revert takes the merge
-back; a later merge with --again brings that too.`,
+back; a later merge with --again brings that too. The fork is named by its id, its
+directory, or its name among the forks of this directory's workspace.`,
 		Example: `  umbra merge attempt-1-5a2f --dry-run
   umbra merge attempt-1-5a2f --subtask tests`,
 		Args: cli.Args(1, 1),
@@ -310,8 +313,9 @@ back; a later merge with --again brings that too.`,
 	return cmd
 }
 
-// findFork returns the fork that an argument names by its ID, name or directory; by its ID any
-// workspace.
+// findFork returns the fork that an argument names: by its ID, which may be any workspace's,
+// by its directory, or by its name, which is looked for among the forks of the workspace of
+// this directory.
 func (v *verb) findFork(ctx context.Context, arg string) (f render.Fork, err error) {
 	if !strings.ContainsRune(arg, '/') {
 		_, err = v.Client.JSON(ctx, client.Request{Path: client.Path("workspaces", arg)}, &f)
@@ -326,15 +330,25 @@ func (v *verb) findFork(ctx context.Context, arg string) (f render.Fork, err err
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
+	here, err := v.HereWorkspace(ctx)
+	if err != nil && !errors.Is(err, cli.ErrNoWorkspace) {
+		return f, err
+	}
 	var list struct {
 		Workspaces []render.Fork `json:"workspaces"`
 	}
 	if _, err := v.Client.JSON(ctx, client.Request{Path: "/workspaces"}, &list); err != nil {
 		return f, err
 	}
+	parents := []string{here.ID} // in a fork's own directory its siblings are meant too
+	for _, x := range list.Workspaces {
+		if x.ID == here.ID {
+			parents = append(parents, x.ForkOf)
+		}
+	}
 	var found []string
 	for _, x := range list.Workspaces {
-		if x.ForkOf != "" && (x.Name == arg || x.Root != nil && *x.Root == dir) {
+		if x.ForkOf != "" && (x.Root != nil && *x.Root == dir || x.Name == arg && slices.Contains(parents, x.ForkOf)) {
 			f, found = x, append(found, x.ID)
 		}
 	}
