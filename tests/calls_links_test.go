@@ -1,9 +1,11 @@
 package tests
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"umbra/internal/need"
@@ -18,13 +20,13 @@ func TestCallsOfLinkedFiles(t *testing.T) {
 	p.end(t, p.begin(t, "first", nil), nil)
 	a := p.begin(t, "writer", nil)
 	p.shell(t, "echo two >> a")
-	if got := p.end(t, a, nil).tell(); got != "a modify window, sub/b modify window" {
+	if got := p.end(t, a, nil).text(); got != "a modify window, sub/b modify window" {
 		t.Error(got)
 	}
 	b := p.begin(t, "other", nil)
 	p.shell(t, "touch sub/b")
 	p.post(t, "/workspaces/"+b.WorkspaceID+"/sync", nil).want(t, 200)
-	if got := p.end(t, b, nil).tell(); got != "" {
+	if got := p.end(t, b, nil).text(); got != "" {
 		t.Errorf("the other call was given %s", got)
 	}
 	undone := p.post(t, "/calls/"+a.CallID+"/revert", map[string]any{})
@@ -42,11 +44,34 @@ func TestCallsOfLinkedFilesThatAreDeclared(t *testing.T) {
 	shell := p.begin(t, "shell", nil)
 	edit := p.begin(t, "edit", map[string]any{"paths": []string{"a"}, "only_paths": true})
 	p.shell(t, "echo two >> a")
-	if got := p.end(t, edit, nil).tell(); got != "a modify declared, sub/b modify declared" {
+	if got := p.end(t, edit, nil).text(); got != "a modify declared, sub/b modify declared" {
 		t.Error(got)
 	}
-	if got := p.end(t, shell, nil); got.tell() != "" || len(got.Shared) != 0 {
-		t.Errorf("the shell was given %s, %+v", got.tell(), got.Shared)
+	if got := p.end(t, shell, nil); got.text() != "" || len(got.Shared) != 0 {
+		t.Errorf("the shell was given %s, %+v", got.text(), got.Shared)
+	}
+}
+
+// TestCallsOfManyLinks: all names of a file with thousands are given to the call that
+// declared one of them.
+func TestCallsOfManyLinks(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "1\n"})
+	const n = 3000
+	for i := range n {
+		need.NoError(t, os.Link(filepath.Join(p.dir, "a"), filepath.Join(p.dir, fmt.Sprintf("n%d", i))))
+	}
+	p.end(t, p.begin(t, "first", nil), nil)
+	shell := p.begin(t, "shell", nil)
+	edit := p.begin(t, "edit", map[string]any{"paths": []string{"n2999"}, "only_paths": true})
+	p.shell(t, "echo two >> n2999")
+	list := p.end(t, edit, nil).Entries
+	for _, e := range list {
+		if !strings.HasSuffix(e.text(), " modify declared") {
+			t.Fatal(e.text())
+		}
+	}
+	if got := p.end(t, shell, nil); len(list) != n+1 || len(got.Entries)+len(got.Shared) > 0 {
+		t.Errorf("the tool was given %d, the shell %d and %d", len(list), len(got.Entries), len(got.Shared))
 	}
 }
 
@@ -64,7 +89,7 @@ func TestCallsAndAChangeWithoutAnEvent(t *testing.T) {
 	b := p.begin(t, "other", nil)
 	p.post(t, "/workspaces/"+b.WorkspaceID+"/sync", nil).want(t, 200)
 	ended := p.end(t, b, nil)
-	if got := ended.tell(); got != "" {
+	if got := ended.text(); got != "" {
 		t.Errorf("the other call was given %s", got)
 	}
 	if len(ended.Shared) == 1 && slices.Contains(ended.Shared[0].Claimants, a.CallID) && slices.Contains(ended.Shared[0].Claimants, b.CallID) {

@@ -79,8 +79,8 @@ type Verdict struct {
 // Found is a path whose content or mode differs from history.
 type Found struct {
 	Path string
-	// Names are the other paths of the same file that were found with it: who wrote to the
-	// file by one of them wrote to all.
+	// Names are paths of the same file that were found with it: who wrote to the file by one
+	// of them wrote to all.
 	Names []string
 	// Sum is "sha256:<hex>" of what the path holds now; "" where nothing does.
 	Sum string

@@ -137,11 +137,14 @@ func (s *scanner) commit(ctx context.Context, list []candidate, o SyncOptions, r
 	}
 	defer lock.Release()
 	b := &scanBatch{r: s.r, attribute: o.Attribute, untold: s.untold, known: s.known, skipped: &s.skipped, tip: s.r.Disk.Store.Snapshot(), real: make(map[wspath.Path]bool),
-		links: make(map[uint64][]string)}
+		links: make(map[uint64]*linked)}
 	defer b.discard()
 	for i := range list {
 		if info := &list[i].seen.Info; list[i].seen.Kind == op.KindFile && info.Nlink > 1 {
-			b.links[info.Ino] = append(b.links[info.Ino], string(list[i].path))
+			if b.links[info.Ino] == nil {
+				b.links[info.Ino] = &linked{}
+			}
+			b.links[info.Ino].names = append(b.links[info.Ino].names, string(list[i].path))
 		}
 	}
 	for i := range list {
@@ -150,6 +153,15 @@ func (s *scanner) commit(ctx context.Context, list []candidate, o SyncOptions, r
 		}
 	}
 	return b.commit(ctx, res)
+}
+
+// linked is a file with several names. A write by one of them changes all, so they are
+// judged once.
+type linked struct {
+	names   []string        // that were found
+	owner   *record.Owner   // nil: not judged yet
+	judged  record.External // the name that was, without its content
+	content object.ID       // that it was judged by; zero if its bits alone changed
 }
 
 // scanBatch is what goes into one commit, or one of each owner's where there are
@@ -162,7 +174,7 @@ type scanBatch struct {
 	known     int64
 	skipped   *disk.Skips
 	real      map[wspath.Path]bool // folders that no link leads to
-	links     map[uint64][]string  // the paths of files with several, by inode
+	links     map[uint64]*linked   // by inode
 	groups    record.Groups
 	back      []restore // what shows through, and is not recorded
 }
@@ -199,11 +211,6 @@ func (b *scanBatch) add(ctx context.Context, c *candidate) error {
 		return nil
 	}
 	x := record.External{Path: c.path, Old: tip}
-	for _, p := range b.links[now.Info.Ino] {
-		if p != string(c.path) {
-			x.Names = append(x.Names, p)
-		}
-	}
 	if now.Kind == op.KindFile || now.Kind == op.KindSymlink {
 		if !ok && now.Kind == op.KindFile && now.Info.Size > b.r.Limits.CaptureBytes {
 			b.skipped.Add(c.path, "too_large")
@@ -221,10 +228,31 @@ func (b *scanBatch) add(ctx context.Context, c *candidate) error {
 	}
 	o := record.Nobody
 	if !b.old(c) {
-		o = b.r.Rec.Judge(&x, b.untold != nil && b.untold(c.path), b.attribute)
+		o = b.judge(&x, b.links[now.Info.Ino])
 	}
 	b.groups.Add(o, x)
 	return nil
+}
+
+// judge decides whose a change is. l is nil for a file with one name.
+func (b *scanBatch) judge(x *record.External, l *linked) *record.Owner {
+	untold := b.untold != nil && b.untold(x.Path)
+	if l == nil {
+		return b.r.Rec.Judge(x, nil, untold, b.attribute)
+	}
+	var content object.ID
+	if x.HasBlob {
+		content = x.Blob.ID()
+	}
+	if l.owner == nil || l.content != content {
+		told := func(p string) bool { return !b.untold(wspath.Path(p)) }
+		l.owner = b.r.Rec.Judge(x, l.names, untold && !slices.ContainsFunc(l.names, told), b.attribute)
+		l.judged, l.content = *x, content
+		l.judged.Blob = gitstore.Blob{}
+		return l.owner
+	}
+	x.KnownAs(&l.judged)
+	return l.owner
 }
 
 // old reports whether a file was there when the folder was last compared, so

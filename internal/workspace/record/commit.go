@@ -67,7 +67,7 @@ func (r *Recorder) CommitExternal(ctx context.Context, list []External) ([]uint6
 	for _, x := range list {
 		o := Nobody
 		if x.Old.Mode != 0 {
-			o = r.Judge(&x, false, true)
+			o = r.Judge(&x, nil, false, true)
 		}
 		groups.Add(o, x)
 	}

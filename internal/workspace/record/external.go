@@ -14,11 +14,12 @@ type External struct {
 	Mode    object.Mode    // on disk; 0: not there
 	Blob    gitstore.Blob
 	HasBlob bool // blob is new; else the content is old's
-	// Names are the other paths of the file that were found with it.
-	Names []string
 	// certainty says how its owner is known; "" without a call.
 	certainty claims.Certainty
 }
+
+// KnownAs notes that a change has the owner of another one, which was judged.
+func (x *External) KnownAs(other *External) { x.certainty = other.certainty }
 
 // put is the edit that records the file.
 func (x *External) put() gitstore.Edit {

@@ -59,10 +59,11 @@ func ofTask(task string) *Owner {
 	return &Owner{Key: "task " + task, Message: message.Message{Source: message.External, TaskID: task}}
 }
 
-// Judge decides whose an external change is. attribute lets what no call made
-// belong to the only executing task.
-func (r *Recorder) Judge(x *External, untold, attribute bool) *Owner {
-	f := claims.Found{Path: string(x.Path), Names: x.Names, Untold: untold}
+// Judge decides whose an external change is. names are paths of the file that were found
+// with it, if it has several. attribute lets what no call made belong to the only executing
+// task.
+func (r *Recorder) Judge(x *External, names []string, untold, attribute bool) *Owner {
+	f := claims.Found{Path: string(x.Path), Names: names, Untold: untold}
 	if x.HasBlob {
 		f.Sum = x.Blob.AfterHash()
 	}
