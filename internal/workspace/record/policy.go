@@ -44,8 +44,9 @@ func (r *Recorder) Obeys(ctx context.Context, m *message.Message, entries []Entr
 	if r.Policy.None(own) {
 		return named, nil
 	}
+	has := capturedOf(found)
 	for i := range entries {
-		c, err := r.changeOf(ctx, &entries[i], found)
+		c, err := r.changeOf(ctx, &entries[i], has)
 		if err != nil {
 			return nil, err
 		}
@@ -70,21 +71,33 @@ func (r *Recorder) Obeys(ctx context.Context, m *message.Message, entries []Entr
 	return named, nil
 }
 
+// captured is what a change set finds on disk that history does not have yet.
+type captured struct {
+	blobs map[object.ID]*gitstore.Blob
+	fresh map[wspath.Path]bool // files that history has never had
+}
+
+func capturedOf(found []External) captured {
+	has := captured{make(map[object.ID]*gitstore.Blob), make(map[wspath.Path]bool)}
+	for i := range found {
+		x := &found[i]
+		if x.HasBlob {
+			has.blobs[x.Blob.ID()] = &x.Blob
+		}
+		if x.Old.Mode == 0 {
+			has.fresh[x.Path] = true
+		}
+	}
+	return has
+}
+
 // changeOf describes an entry as the policy judges it.
-func (r *Recorder) changeOf(ctx context.Context, e *Entry, found []External) (policy.Change, error) {
+func (r *Recorder) changeOf(ctx context.Context, e *Entry, has captured) (policy.Change, error) {
 	c := policy.Change{Path: strings.TrimSuffix(e.Path, "/"), From: strings.TrimSuffix(e.OldPath, "/"), Same: e.After.ID == e.Before.ID,
 		Link: e.After.Mode == object.Symlink, Dir: strings.HasSuffix(e.Path, "/")}
 	c.Made = c.Dir && e.Operation != message.Rmdir
-	captured := func(id object.ID) *gitstore.Blob {
-		for i := range found {
-			if x := &found[i]; x.HasBlob && x.Blob.ID() == id {
-				return &x.Blob
-			}
-		}
-		return nil
-	}
 	stored := func(id object.ID) func() (io.ReadCloser, error) {
-		if b := captured(id); b != nil {
+		if b := has.blobs[id]; b != nil {
 			return b.Open
 		}
 		return func() (io.ReadCloser, error) {
@@ -105,15 +118,14 @@ func (r *Recorder) changeOf(ctx context.Context, e *Entry, found []External) (po
 	case e.blob != nil:
 		c.Size, c.Content = e.blob.Size(), e.blob.Open
 	default:
-		if b := captured(e.After.ID); b != nil {
+		if b := has.blobs[e.After.ID]; b != nil {
 			c.Size = b.Size()
 		} else {
 			c.Size, _ = r.Disk.Store.BlobSize(ctx, e.After.ID)
 		}
 		c.Content = stored(e.After.ID)
 	}
-	fresh := func(x External) bool { return x.Old.Mode == 0 && x.Path == e.Before.Path }
-	if c.Content != nil && slices.ContainsFunc(found, fresh) {
+	if c.Content != nil && has.fresh[e.Before.Path] {
 		ignored, err := r.ignored(e.Before.Path)
 		if err != nil {
 			return c, err
