@@ -238,7 +238,7 @@ func TestExecWithoutLayers(t *testing.T) {
 			t.Errorf("%v: status %d: %s", flags, status, errOut)
 		}
 		log := p.log(t, p.workspace(t))
-		if e := log[0]; e.tell() != "made create window" || e.Source != "call" || e.CallID == nil {
+		if e := log[0]; e.text() != "made create window" || e.Source != "call" || e.CallID == nil {
 			t.Errorf("%v: %+v", flags, e)
 		}
 		need.NoError(t, os.Remove(filepath.Join(p.dir, "made")))

@@ -215,16 +215,16 @@ func TestCallsAcrossKills(t *testing.T) {
 	p.Kill()
 	p.shell(t, "echo 2 > g; echo 1 > made")
 	p.Restart()
-	if e := p.end(t, two, nil); e.tell() != "g modify declared" {
-		t.Errorf("the edit: %s", e.tell())
+	if e := p.end(t, two, nil); e.text() != "g modify declared" {
+		t.Errorf("the edit: %s", e.text())
 	}
 	p.Kill()
 	p.Restart()
-	if e := p.end(t, one, nil); e.tell() != "f modify window, made create window" && e.tell() != "made create window, f modify window" {
-		t.Errorf("the shell: %s", e.tell())
+	if e := p.end(t, one, nil); e.text() != "f modify window, made create window" && e.text() != "made create window, f modify window" {
+		t.Errorf("the shell: %s", e.text())
 	}
-	if e := p.end(t, two, map[string]any{"status": "failed"}); e.tell() != "g modify declared" {
-		t.Errorf("the edit, ended again: %s", e.tell())
+	if e := p.end(t, two, map[string]any{"status": "failed"}); e.text() != "g modify declared" {
+		t.Errorf("the edit, ended again: %s", e.text())
 	}
 	p.ownersAre(t, "f modify s1", "g modify s2", "made create s1")
 }
@@ -236,8 +236,8 @@ func TestCallsOfEndedTasks(t *testing.T) {
 	p.shell(t, "echo 1 > f")
 	p.call(t, "PATCH", "/tasks/"+one.TaskID, map[string]any{"status": "completed"}).want(t, 200)
 	p.shell(t, "echo late > late")
-	if e := p.end(t, one, nil); e.tell() != "f modify window" {
-		t.Errorf("%s", e.tell())
+	if e := p.end(t, one, nil); e.text() != "f modify window" {
+		t.Errorf("%s", e.text())
 	}
 	p.call(t, "POST", "/workspaces/"+one.WorkspaceID+"/sync", map[string]any{}).want(t, 200)
 	next := p.begin(t, "s1", map[string]any{"tool": "Bash"})
@@ -319,7 +319,7 @@ func TestRevertOfAnOpenCall(t *testing.T) {
 		}
 	}
 	p.put(t, "after", "1\n")
-	if e := p.end(t, c, nil); !strings.Contains(e.tell(), "after create window") {
-		t.Errorf("after: %s", e.tell())
+	if e := p.end(t, c, nil); !strings.Contains(e.text(), "after create window") {
+		t.Errorf("after: %s", e.text())
 	}
 }

@@ -43,15 +43,15 @@ func TestCallsOpenAtOnce(t *testing.T) {
 	p.Restart()
 	p.post(t, "/calls", more).fails(t, 429, "too_many_calls")
 	p.shell(t, "echo 1 > f1; echo 1 > f998; echo 1 > other")
-	if e := p.end(t, callBegun{CallID: "c1"}, nil); e.tell() != "f1 create declared" {
-		t.Errorf("%s", e.tell())
+	if e := p.end(t, callBegun{CallID: "c1"}, nil); e.text() != "f1 create declared" {
+		t.Errorf("%s", e.text())
 	}
 	p.post(t, "/calls", more).want(t, 201)
-	if e := p.end(t, callBegun{CallID: "c998"}, nil); e.tell() != "f998 create declared" {
-		t.Errorf("%s", e.tell())
+	if e := p.end(t, callBegun{CallID: "c998"}, nil); e.text() != "f998 create declared" {
+		t.Errorf("%s", e.text())
 	}
-	if e := p.end(t, first, nil); e.tell() != "other create window" {
-		t.Errorf("%s", e.tell())
+	if e := p.end(t, first, nil); e.text() != "other create window" {
+		t.Errorf("%s", e.text())
 	}
 }
 

@@ -42,8 +42,8 @@ func TestCallsInAStorm(t *testing.T) {
 			e := p.end(t, c, nil)
 			x.end = append(x.end, time.Since(at))
 			// The watcher may have seen the file before it was written.
-			if got := strings.TrimSuffix(e.tell(), ", "+name+" modify window"); got != name+" create window" {
-				t.Errorf("%s: %s", name, e.tell())
+			if got := strings.TrimSuffix(e.text(), ", "+name+" modify window"); got != name+" create window" {
+				t.Errorf("%s: %s", name, e.text())
 			}
 			at = time.Now()
 			if res := p.Do("PUT", k.url("/content?path=api/"+phase), []byte(name)); res.Status != 200 && res.Status != 201 {

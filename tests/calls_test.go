@@ -39,8 +39,8 @@ type callEntry struct {
 	Claimants []string  `json:"claimants"`
 }
 
-// tell gives an entry as "path operation certainty".
-func (e callEntry) tell() string {
+// text gives an entry as "path operation certainty".
+func (e callEntry) text() string {
 	certainty := "-"
 	if e.Certainty != nil {
 		certainty = *e.Certainty
@@ -87,10 +87,10 @@ type callEnded struct {
 	Undo string `json:"undo"`
 }
 
-func (e callEnded) tell() string {
+func (e callEnded) text() string {
 	var out []string
 	for _, x := range e.Entries {
-		out = append(out, x.tell())
+		out = append(out, x.text())
 	}
 	return strings.Join(out, ", ")
 }
@@ -142,11 +142,11 @@ func TestCallOfAShell(t *testing.T) {
 	}
 	p.shell(t, "echo more >> a; rm b; mv d/e d/f; echo new > g")
 	e := p.end(t, c, map[string]any{"exit_code": 0})
-	if got := e.tell(); got != "a modify window, b delete window, d/e rename window, g create window" || len(e.Commits) != 1 {
+	if got := e.text(); got != "a modify window, b delete window, d/e rename window, g create window" || len(e.Commits) != 1 {
 		t.Fatalf("%s in %v", got, e.Commits)
 	}
-	if again := p.end(t, c, map[string]any{"status": "failed"}); again.tell() != e.tell() || again.Status != "ok" {
-		t.Errorf("ended again: %s %s", again.Status, again.tell())
+	if again := p.end(t, c, map[string]any{"status": "failed"}); again.text() != e.text() || again.Status != "ok" {
+		t.Errorf("ended again: %s %s", again.Status, again.text())
 	}
 	p.shell(t, "sed -i 1s/one/person/ a; echo person > h")
 	c2 := p.begin(t, "s", nil)
@@ -176,7 +176,7 @@ func TestCallsAtOnce(t *testing.T) {
 	edit := p.begin(t, "s3", map[string]any{"only_paths": true, "paths": []any{filepath.Join(p.dir, "x"),
 		map[string]any{"path": "y", "sha256": hex.EncodeToString(sum[:])}, "/outside"}})
 	p.shell(t, "echo 1 > a; echo 2 > x; printf hey > y")
-	if got := p.end(t, edit, nil).tell(); got != "x create declared, y create exact" {
+	if got := p.end(t, edit, nil).text(); got != "x create declared, y create exact" {
 		t.Errorf("the edit: %s", got)
 	}
 	e1, e2 := p.end(t, shell1, nil), p.end(t, shell2, nil)
@@ -255,14 +255,14 @@ func TestCallClaimsLate(t *testing.T) {
 		t.Errorf("before the other's end: %+v", e)
 	}
 	p.end(t, c2, nil)
-	if e := p.end(t, c1, nil); e.tell() != "a modify declared" || len(e.Shared) != 1 || e.Shared[0].Path != "b" {
-		t.Errorf("after: %s, %+v", e.tell(), e.Shared)
+	if e := p.end(t, c1, nil); e.text() != "a modify declared" || len(e.Shared) != 1 || e.Shared[0].Path != "b" {
+		t.Errorf("after: %s, %+v", e.text(), e.Shared)
 	}
 	var log struct{ Entries []callEntry }
 	p.call(t, "GET", "/tasks/"+c1.TaskID+"/changes", nil).want(t, 200).into(t, &log)
 	var told []string
 	for _, e := range log.Entries {
-		told = append(told, e.tell())
+		told = append(told, e.text())
 	}
 	slices.Sort(told)
 	if strings.Join(told, ", ") != "a modify declared, b create shared" {
@@ -357,8 +357,8 @@ func TestCallsOverAKill(t *testing.T) {
 	if len(open.Calls) != 1 || open.Calls[0].CallID != c.CallID {
 		t.Fatalf("%+v", open)
 	}
-	if e := p.end(t, c, nil); e.tell() != "a modify window, b create window" {
-		t.Errorf("%s", e.tell())
+	if e := p.end(t, c, nil); e.text() != "a modify window, b create window" {
+		t.Errorf("%s", e.text())
 	}
 	p.call(t, "GET", "/calls?open=true", nil).want(t, 200).into(t, &open)
 	if len(open.Calls) != 0 {
@@ -641,7 +641,7 @@ func TestCallsAndAPersonsRename(t *testing.T) {
 			half[name] = e
 		case now.Operation == e.Operation:
 		case (now.Source == "external") != (e.Source == "external") && strings.HasPrefix(now.Path, "y/") != strings.HasPrefix(e.Path, "y/"):
-			t.Errorf("%s by %s, %s by %s", now.tell(), now.Source, e.tell(), e.Source)
+			t.Errorf("%s by %s, %s by %s", now.text(), now.Source, e.text(), e.Source)
 		default:
 			both++
 		}

@@ -246,11 +246,11 @@ truncate -s 64M sparse.img; rm -r empty`)
 	}
 	for _, e := range r.Entries {
 		if e.Path == "open" || e.Path == "o/same" || e.Path == "mode" {
-			t.Errorf("%s is unchanged, and recorded", e.tell())
+			t.Errorf("%s is unchanged, and recorded", e.text())
 		}
 	}
-	if !strings.Contains(r.tell(), "d/a rename exact") || !strings.Contains(r.tell(), "d/e/c rename exact") {
-		t.Errorf("the moved directory's files: %s", r.tell())
+	if !strings.Contains(r.text(), "d/a rename exact") || !strings.Contains(r.text(), "d/e/c rename exact") {
+		t.Errorf("the moved directory's files: %s", r.text())
 	}
 	// All but what no history has comes back.
 	p.post(t, "/calls/"+r.CallID+"/revert", map[string]any{}).want(t, 200)

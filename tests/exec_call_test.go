@@ -32,7 +32,7 @@ func TestExecOfACall(t *testing.T) {
 	}
 	_ = os.Remove(filepath.Join(filepath.Dir(p.dir), "outside"))
 	e := p.end(t, c, map[string]any{"status": "ok"})
-	if got := e.tell(); got != "a modify exact" || e.Entries[0].SubtaskID == nil || *e.Entries[0].SubtaskID != "turn" || *e.Entries[0].Tool != "Bash" {
+	if got := e.text(); got != "a modify exact" || e.Entries[0].SubtaskID == nil || *e.Entries[0].SubtaskID != "turn" || *e.Entries[0].Tool != "Bash" {
 		t.Errorf("%s", got)
 	}
 	if len(e.Overwrote) != 1 || e.Overwrote[0].Path != "a" {
@@ -46,7 +46,7 @@ func TestExecOfACall(t *testing.T) {
 	p.shell(t, "echo person > b")
 	p.call(t, "DELETE", "/layers/"+c.CallID, nil).want(t, 204)
 	p.shell(t, "echo shell > n")
-	if got := p.end(t, c, nil).tell(); got != "n create window" {
+	if got := p.end(t, c, nil).text(); got != "n create window" {
 		t.Errorf("after the layer was dropped: %s", got)
 	}
 	for _, x := range p.log(t, c.WorkspaceID) {

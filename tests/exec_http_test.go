@@ -90,7 +90,7 @@ func TestExecOverHTTP(t *testing.T) {
 	v := &taskOf{p: p, ID: "v"}
 	p.call(t, "PUT", "/tasks/v/content?path=s/run", []byte("#!/bin/sh\necho hi\n"), "X-File-Mode", "100755").want(t, 201)
 	a = v.run(t, map[string]any{"command": "./s/run > out; ln -s out link; mv s/run moved; cat out; echo $UMBRA_CALL > /dev/null"})
-	if got := (callEnded{Entries: a.Entries}).tell(); a.Stdout != "hi\n" || a.Commit == nil || a.CallID == nil || got != "s/run rename exact, link symlink exact, out create exact" {
+	if got := (callEnded{Entries: a.Entries}).text(); a.Stdout != "hi\n" || a.Commit == nil || a.CallID == nil || got != "s/run rename exact, link symlink exact, out create exact" {
 		t.Errorf("%s %+v", got, a)
 	}
 	if got := string(p.call(t, "GET", "/tasks/v/content?path=link", nil).want(t, 200).Body); got != "hi\n" {

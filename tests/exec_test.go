@@ -30,7 +30,7 @@ type execResult struct {
 	Layer     *string
 }
 
-func (r execResult) tell() string { return callEnded{Entries: r.Entries}.tell() }
+func (r execResult) text() string { return callEnded{Entries: r.Entries}.text() }
 
 // occupied reports whether all conflicts are of directories that keep their places: an
 // ignored file in one keeps what would take its place.
@@ -95,7 +95,7 @@ func TestExec(t *testing.T) {
 	if r.ExitCode != 3 || r.Commit == nil || len(r.Conflicts) != 0 || r.Layer != nil {
 		t.Fatalf("%+v", r)
 	}
-	if got := r.tell(); got != "d/x delete exact, d/y rename exact, a modify exact, l symlink exact" && got != "d/x delete exact, d/y rename exact, a modify exact, l create exact" {
+	if got := r.text(); got != "d/x delete exact, d/y rename exact, a modify exact, l symlink exact" && got != "d/x delete exact, d/y rename exact, a modify exact, l create exact" {
 		t.Error(got)
 	}
 	if e := r.Entries[0]; e.CallID == nil || *e.CallID != r.CallID || e.TaskID == nil || out != r.CallID+" "+*e.TaskID+"\n" || e.Source != "call" {
@@ -125,8 +125,8 @@ func TestExec(t *testing.T) {
 			t.Errorf("%s: %s", want, errOut)
 		}
 	}
-	if info, err := os.Lstat(filepath.Join(p.dir, "old-pipe")); err != nil || info.Mode()&fs.ModeNamedPipe == 0 || r.tell() != "p/f create exact" {
-		t.Errorf("%v %v %s", info, err, r.tell())
+	if info, err := os.Lstat(filepath.Join(p.dir, "old-pipe")); err != nil || info.Mode()&fs.ModeNamedPipe == 0 || r.text() != "p/f create exact" {
+		t.Errorf("%v %v %s", info, err, r.text())
 	}
 	p.absent(t, "pipe")
 	p.absent(t, "p/q")

@@ -112,7 +112,7 @@ func (p *project) appliedTwice(t *testing.T, call string, n int) (got, found str
 		if len(c.Commits) != 1 || c.Commits[0] != x.Commit || x.CallID != l.Layer || !strings.HasSuffix(x.ConflictsRef, l.Layer) {
 			t.Errorf("%s %d: %+v %s", call, n, c, a.Body)
 		}
-		list := [][]any{{c.Status, x.Moved, callEnded{Entries: x.Entries}.tell(), p.read(t, "a"), p.read(t, "both"), p.read(t, "out/o"), p.read(t, "n/f")}}
+		list := [][]any{{c.Status, x.Moved, callEnded{Entries: x.Entries}.text(), p.read(t, "a"), p.read(t, "both"), p.read(t, "out/o"), p.read(t, "n/f")}}
 		for _, m := range append(x.Conflicts, x.NotApplied...) {
 			list = append(list, []any{m["path"], m["reason"], m["blob"]})
 		}

@@ -78,7 +78,7 @@ type result struct {
 	Layer     *string           `json:"layer"`
 }
 
-func (o *Options) tell(format string, args ...any) {
+func (o *Options) say(format string, args ...any) {
 	fmt.Fprintf(o.Stderr, "umbra: exec: "+format+"\n", args...)
 }
 
@@ -118,14 +118,14 @@ func In(ctx context.Context, o Options) int {
 			o.Task = made.ID
 		}
 		if err != nil {
-			o.tell("%v", err)
+			o.say("%v", err)
 			return Unavailable
 		}
 	}
 	status := Run(ctx, o)
 	if own {
 		if _, err := o.Client.JSON(ctx, client.Request{Method: "PATCH", Path: client.Path("tasks", o.Task), Body: map[string]any{"status": "completed"}}, nil); err != nil {
-			o.tell("the task %s is not ended: %v", o.Task, err)
+			o.say("the task %s is not ended: %v", o.Task, err)
 		}
 	}
 	return status
@@ -142,7 +142,7 @@ func (o *Options) run(ctx context.Context, r *result) int {
 		}
 	}
 	if o.DryRun {
-		o.tell("--dry-run needs a layer, which is not available here")
+		o.say("--dry-run needs a layer, which is not available here")
 		return Unavailable
 	}
 	return o.live(ctx, r)
@@ -152,10 +152,10 @@ func (o *Options) run(ctx context.Context, r *result) int {
 func (o *Options) layered(ctx context.Context, r *result) (status int, done bool) {
 	no := func(err error) (int, bool) {
 		if o.Require {
-			o.tell("%v", err)
+			o.say("%v", err)
 			return Unavailable, true
 		}
-		o.tell("%v; the command runs without a layer", err)
+		o.say("%v; the command runs without a layer", err)
 		return 0, false
 	}
 	if err := supported(); err != nil {
@@ -166,7 +166,7 @@ func (o *Options) layered(ctx context.Context, r *result) (status int, done bool
 		if client.CodeOf(err) == "no_layer" || o.Call != "" {
 			return no(err)
 		}
-		o.tell("%v", err)
+		o.say("%v", err)
 		return Unavailable, true
 	}
 	r.CallID, r.Layer = b.CallID, &b.CallID
@@ -186,7 +186,7 @@ func (o *Options) layered(ctx context.Context, r *result) (status int, done bool
 					return
 				}
 				if err := exec.Began(b.Dir, pid); err != nil {
-					o.tell("changes of the parent's files may be seen: %v", err)
+					o.say("changes of the parent's files may be seen: %v", err)
 				}
 			}})
 		stop()
@@ -196,7 +196,7 @@ func (o *Options) layered(ctx context.Context, r *result) (status int, done bool
 		}
 	}
 	if failed := o.drop(ctx, b.CallID); failed != nil {
-		o.tell("the empty layer %s could not be dropped: %v", b.CallID, failed)
+		o.say("the empty layer %s could not be dropped: %v", b.CallID, failed)
 	}
 	r.CallID, r.Layer = "", nil
 	return no(err)
@@ -210,11 +210,11 @@ func (o *Options) part(ctx context.Context, r *result) int {
 	r.CallID = o.Call
 	exit, err := layer.Run(layer.Command{Dir: o.Dir, Args: o.Command, Env: os.Environ(), Files: [3]*os.File{os.Stdin, os.Stdout, os.Stderr}, Linger: true})
 	if err != nil {
-		o.tell("%v", err)
+		o.say("%v", err)
 		return Unavailable
 	}
 	if exit.Failure != "" {
-		o.tell("%s", exit.Failure)
+		o.say("%s", exit.Failure)
 	}
 	return exit.Status
 }
@@ -222,7 +222,7 @@ func (o *Options) part(ctx context.Context, r *result) int {
 // finish applies the layer, or shows it.
 func (o *Options) finish(ctx context.Context, r *result, b *begun, exit layer.Exit) int {
 	if exit.Failure != "" {
-		o.tell("%s", exit.Failure)
+		o.say("%s", exit.Failure)
 	}
 	var a applied
 	body := map[string]any{"exit_code": exit.Status}
@@ -232,11 +232,11 @@ func (o *Options) finish(ctx context.Context, r *result, b *begun, exit layer.Ex
 	_, err := o.Client.JSON(ctx, client.Request{Method: "POST", Path: client.Path("layers", b.CallID, "apply"), Body: body}, &a)
 	if err != nil {
 		if client.CodeOf(err) != "" {
-			o.tell("the command's changes are not applied: %v", err)
-			o.tell("they are kept: umbra exec --apply %s, or --drop %s", b.CallID, b.CallID)
+			o.say("the command's changes are not applied: %v", err)
+			o.say("they are kept: umbra exec --apply %s, or --drop %s", b.CallID, b.CallID)
 		} else { // the server may have decided it
-			o.tell("it is not known whether the command's changes are applied: %v", err)
-			o.tell("if umbra exec --layers lists them, they are kept: umbra exec --apply %s, or --drop %s", b.CallID, b.CallID)
+			o.say("it is not known whether the command's changes are applied: %v", err)
+			o.say("if umbra exec --layers lists them, they are kept: umbra exec --apply %s, or --drop %s", b.CallID, b.CallID)
 		}
 		if exit.Status == 0 {
 			return Unavailable
@@ -246,13 +246,13 @@ func (o *Options) finish(ctx context.Context, r *result, b *begun, exit layer.Ex
 	r.Commit, r.Entries, r.Conflicts, r.Layer = a.Commit, a.Entries, a.Conflicts, nil
 	if o.DryRun {
 		if err := o.drop(ctx, b.CallID); err != nil {
-			o.tell("the layer %s could not be dropped: %v", b.CallID, err)
+			o.say("the layer %s could not be dropped: %v", b.CallID, err)
 			r.Layer = &b.CallID
 		}
 		if _, err := io.WriteString(o.Stdout, a.Patch); err != nil {
-			o.tell("%v", err)
+			o.say("%v", err)
 		}
-		o.tell("%d change%s, not applied", len(a.Entries), plural(len(a.Entries)))
+		o.say("%d change%s, not applied", len(a.Entries), plural(len(a.Entries)))
 	}
 	return o.report(&a, exit.Status)
 }
@@ -267,19 +267,19 @@ func plural(n int) string {
 // report lists what could not be applied, and returns the exit status.
 func (o *Options) report(a *applied, status int) int {
 	for _, x := range a.NotApplied {
-		o.tell("not applied: %q (%s)", x.Path, x.Reason)
+		o.say("not applied: %q (%s)", x.Path, x.Reason)
 	}
 	for _, raw := range a.Conflicts {
 		var c struct{ Path, Reason string }
 		if json.Unmarshal(raw, &c) == nil {
-			o.tell("conflict: %q (%s)", c.Path, c.Reason)
+			o.say("conflict: %q (%s)", c.Path, c.Reason)
 		}
 	}
 	if len(a.Conflicts) == 0 {
 		return status
 	}
 	if a.ConflictRef != nil {
-		o.tell("the command's versions are kept at %s", *a.ConflictRef)
+		o.say("the command's versions are kept at %s", *a.ConflictRef)
 	}
 	if status == 0 {
 		return Conflicts
@@ -291,7 +291,7 @@ func (o *Options) report(a *applied, status int) int {
 func (o *Options) live(ctx context.Context, r *result) int {
 	var b begun
 	if err := o.begin(ctx, "/calls", &b); err != nil {
-		o.tell("%v", err)
+		o.say("%v", err)
 		return Unavailable
 	}
 	r.CallID = b.CallID
@@ -308,18 +308,18 @@ func (o *Options) live(ctx context.Context, r *result) int {
 	}
 	_, ended := o.Client.JSON(ctx, client.Request{Method: "POST", Path: client.Path("calls", b.CallID, "end"), Body: map[string]any{"status": state, "exit_code": exit.Status}}, &a)
 	if ended != nil {
-		o.tell("the call could not be ended: %v", ended)
+		o.say("the call could not be ended: %v", ended)
 	} else {
 		if r.Entries = a.Entries; len(a.Commits) > 0 {
 			r.Commit = &a.Commits[len(a.Commits)-1]
 		}
 	}
 	if err != nil {
-		o.tell("%v", err)
+		o.say("%v", err)
 		return Unavailable
 	}
 	if exit.Failure != "" {
-		o.tell("%s", exit.Failure)
+		o.say("%s", exit.Failure)
 	}
 	return exit.Status
 }
@@ -347,7 +347,7 @@ func (o *Options) begin(ctx context.Context, path string, b *begun) error {
 	if own && client.CodeOf(err) == "workspace_not_found" {
 		delete(body, "open")
 		if _, err = o.Client.JSON(ctx, client.Request{Method: "POST", Path: path, Body: body}, b); err == nil {
-			o.tell("%s was in no workspace; %s is opened as one", o.Dir, b.Workspace)
+			o.say("%s was in no workspace; %s is opened as one", o.Dir, b.Workspace)
 		}
 	}
 	if client.CodeOf(err) == "task_other_workspace" && o.virtual(ctx) {

@@ -202,7 +202,7 @@ func manyForksRow(ctx context.Context, env *measure.Env, r *report.Result) error
 	return nil
 }
 
-// quietAgain waits until a server that nobody uses has at most so much anonymous memory, or
+// quietAgain waits until an unused server has at most so much anonymous memory, or
 // for quietAfter, and returns what it has then and how long that took.
 func quietAgain(ctx context.Context, s *peers.Server, anonymous int64) (peers.Memory, time.Duration, error) {
 	for start := time.Now(); ; {
