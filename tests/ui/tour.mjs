@@ -225,6 +225,23 @@ await main(async (browser) => {
   await page.keyboard.press("Escape");
   await dialog.waitFor({ state: "detached" });
 
+  // Escape in the moment in which a dialog opens: it is gone for its owner too, and opens again.
+  await page.evaluate(() => {
+    const seen = new MutationObserver(() => {
+      const open = document.querySelector("dialog[open]");
+      if (!open) return;
+      seen.disconnect();
+      if (open.dispatchEvent(new Event("cancel", { cancelable: true }))) open.close();
+    });
+    seen.observe(document.body, { subtree: true, childList: true, attributes: true });
+  });
+  await page.keyboard.press("?");
+  await page.locator("dialog").waitFor({ state: "detached" });
+  await page.keyboard.press("?");
+  await dialog.getByText("next change or file").waitFor();
+  await page.keyboard.press("Escape");
+  await dialog.waitFor({ state: "detached" });
+
   // Dark, by the button, and kept.
   await page.getByRole("button", { name: "Dark theme" }).click();
   await page.goto(`${server}/#/tasks/${id}/files?path=src%2Fmoney.ts`);

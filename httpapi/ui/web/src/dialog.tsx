@@ -1,7 +1,7 @@
 // Dialogs are the browser's own: it keeps the focus in them and gives it back.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 import { Icon } from "./bits";
 
@@ -10,17 +10,8 @@ export function Dialog(p: { title: string; onClose: () => void; children: Compon
   const heading = useRef<HTMLHeadingElement>(null);
   const close = useRef(p.onClose);
   close.current = p.onClose;
+  // Before the first paint: a key that comes with it would close the dialog without a word to its owner.
   useLayoutEffect(() => {
-    const dialog = ref.current!;
-    const before = document.activeElement as HTMLElement | null;
-    dialog.showModal();
-    if (!dialog.contains(document.activeElement) || document.activeElement === dialog) heading.current?.focus();
-    return () => {
-      if (dialog.open) dialog.close();
-      if (before?.isConnected) before.focus();
-    };
-  }, []);
-  useEffect(() => {
     const dialog = ref.current!;
     const cancel = (e: Event) => {
       e.preventDefault();
@@ -36,6 +27,16 @@ export function Dialog(p: { title: string; onClose: () => void; children: Compon
       dialog.removeEventListener("mousedown", outside);
     };
   }, [p.firm]);
+  useLayoutEffect(() => {
+    const dialog = ref.current!;
+    const before = document.activeElement as HTMLElement | null;
+    dialog.showModal();
+    if (!dialog.contains(document.activeElement) || document.activeElement === dialog) heading.current?.focus();
+    return () => {
+      if (dialog.open) dialog.close();
+      if (before?.isConnected) before.focus();
+    };
+  }, []);
   return (
     <dialog ref={ref} class={p.class} aria-labelledby="dialog-title">
       <div class="sheet">
