@@ -53,11 +53,13 @@ func backup(t *testing.T, data, dir string) copied {
 	return c
 }
 
-// restore restores a backup into a new folder.
+// restore restores a backup into a new directory.
 func restore(t *testing.T, dir string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "restored")
-	runJSON(t, 0, &copied{}, "restore", dir, "--data-dir", to, "--json")
+	if status, _, errOut := harness.Run(t, nil, "restore", dir, "--data-dir", to, "--json"); status != 0 || strings.Contains(errOut, "umbra:") {
+		t.Fatalf("umbra restore: status %d\n%s", status, errOut)
+	}
 	return to
 }
 

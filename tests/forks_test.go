@@ -185,6 +185,9 @@ func TestForkUpkeep(t *testing.T) {
 	p.Stop()
 	verify(t, 0, "--data-dir", p.DataDir)
 	data := restore(t, dir)
+	if got := harness.Git(t, filepath.Join(data, "workspaces", deep["id"].(string), "repo.git"), "show", "refs/umbra/head:b"); got != "deep" {
+		t.Errorf("git reads %q of the fork's fork before a server starts", got)
+	}
 	verify(t, 0, "--data-dir", data)
 	again := harness.Start(t, harness.Options{DataDir: data})
 	if got := string(again.Do("GET", "/tasks/in-deep/content?path=b", nil).Expect(200).Body); got != "deep\n" {

@@ -15,13 +15,11 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 
 	"umbra/gitstore"
-	"umbra/gitstore/object"
 	"umbra/gitstore/sink"
 	"umbra/internal/areas"
 	"umbra/internal/datadir"
@@ -270,14 +268,12 @@ func (s *Source) family(ctx context.Context, root string) (err error) {
 }
 
 // take makes a workspace's directory, and opens its store where forks continue it.
-func (s *Source) take(ctx context.Context, id string, view sink.Sink, stores map[string]*gitstore.Store) error {
+func (s *Source) take(ctx context.Context, id string, view sink.Sink, stores map[string]*gitstore.Store) (err error) {
 	var base *gitstore.Base
 	if up, ok := s.parent(id); ok {
-		at, err := object.ParseID(s.all[id].Fork.At)
-		if err != nil {
+		if base, err = datadir.ForkBase(s.all[id].Fork, stores[up]); err != nil {
 			return err
 		}
-		base = &gitstore.Base{Store: stores[up], At: at, Alternate: path.Join("../../..", up, "repo.git/objects")}
 	}
 	dir := filepath.Join(s.o.Dir, "workspaces", id)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

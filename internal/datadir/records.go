@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"umbra/gitstore"
+	"umbra/gitstore/object"
 	"umbra/internal/doctor"
 	"umbra/internal/state"
 	"umbra/internal/workspaces"
@@ -56,6 +59,15 @@ func Resolved(p string) string {
 		return filepath.Join(dir, filepath.Base(p))
 	}
 	return filepath.Clean(p)
+}
+
+// ForkBase returns the history that a linked fork continues, in its parent's store.
+func ForkBase(f *workspaces.Fork, parent *gitstore.Store) (*gitstore.Base, error) {
+	at, err := object.ParseID(f.At)
+	if err != nil {
+		return nil, err
+	}
+	return &gitstore.Base{Store: parent, At: at, Alternate: path.Join("../../..", f.Of, "repo.git/objects")}, nil
 }
 
 // Records keeps a manager's records in the state database.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"umbra/gitstore"
@@ -17,6 +18,7 @@ import (
 	"umbra/internal/state"
 	"umbra/internal/term"
 	"umbra/internal/vfs"
+	"umbra/internal/workspaces"
 )
 
 // Restore makes the data directory; after an error what it made is gone.
@@ -82,24 +84,97 @@ func Restore(ctx context.Context, from, to string, stderr io.Writer) (rep backup
 }
 
 // publishRestored lets stock git see what the backup has in open journals. What
-// cannot be opened is said, and stays for a server or verify to look at.
+// cannot be opened is reported, and stays for a server or verify.
 func publishRestored(ctx context.Context, dir string, stderr io.Writer) {
 	list, err := os.ReadDir(filepath.Join(dir, "workspaces"))
 	if err != nil {
 		return // a backup of no workspaces
 	}
-	for _, e := range list {
-		files, err := vfs.OS(filepath.Join(dir, "workspaces", e.Name()))
-		if err == nil {
-			var s *gitstore.Store
-			if s, err = gitstore.Open(ctx, gitstore.Options{FS: files, Foreground: true}); err == nil {
-				err = s.Close(ctx)
-			}
-		}
+	report := func(of string, err error) {
 		if err != nil && ctx.Err() == nil {
-			fmt.Fprintf(stderr, "umbra: stock git does not see the newest of workspace %s yet: %s\n", term.Name(e.Name()), errs.Sentence(err))
+			fmt.Fprintf(stderr, "umbra: stock git does not see the newest of %s yet: %s\n", of, errs.Sentence(err))
 		}
 	}
+	p := publisher{dir: dir, parents: make(map[string]*gitstore.Store)}
+	if p.forks, err = linkedForks(dir); err != nil {
+		report("the workspaces", err)
+		return
+	}
+	for _, f := range p.forks {
+		p.parents[f.Fork.Of] = nil
+	}
+	for _, e := range list {
+		if r, ok := p.forks[e.Name()]; ok && r.Fork.Unmade {
+			continue // it has no commit of its own
+		}
+		s, err := p.open(ctx, e.Name())
+		if err == nil && p.parents[e.Name()] == nil {
+			err = s.Close(ctx)
+		}
+		report("workspace "+term.Name(e.Name()), err)
+	}
+	for _, id := range slices.Backward(p.order) {
+		report("workspace "+term.Name(id), p.parents[id].Close(ctx))
+	}
+}
+
+// publisher opens the stores of a restored data directory, each after the one that
+// it continues.
+type publisher struct {
+	dir     string
+	forks   map[string]workspaces.Record // by id
+	parents map[string]*gitstore.Store   // those that forks continue; nil until opened
+	order   []string                     // in which parents were opened
+}
+
+func (p *publisher) open(ctx context.Context, id string) (*gitstore.Store, error) {
+	if s := p.parents[id]; s != nil {
+		return s, nil
+	}
+	var base *gitstore.Base
+	if r, ok := p.forks[id]; ok {
+		parent, err := p.open(ctx, r.Fork.Of)
+		if err != nil {
+			return nil, err
+		}
+		if base, err = ForkBase(r.Fork, parent); err != nil {
+			return nil, err
+		}
+	}
+	files, err := vfs.OS(filepath.Join(p.dir, "workspaces", id))
+	if err != nil {
+		return nil, err
+	}
+	s, err := gitstore.Open(ctx, gitstore.Options{FS: files, Base: base, Foreground: true})
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := p.parents[id]; ok {
+		p.parents[id] = s
+		p.order = append(p.order, id)
+	}
+	return s, nil
+}
+
+// linkedForks returns the records of the forks that continue their parent's history.
+func linkedForks(dir string) (map[string]workspaces.Record, error) {
+	db, err := state.Open(filepath.Join(dir, "state.db"))
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	records, err := OpenRecords(db)
+	if err != nil {
+		return nil, err
+	}
+	all, err := records.All()
+	forks := make(map[string]workspaces.Record)
+	for _, r := range all {
+		if r.Fork != nil && r.Fork.Linked {
+			forks[r.ID] = r
+		}
+	}
+	return forks, err
 }
 
 // makeFolder makes a folder with those above it; unmake removes what it made.

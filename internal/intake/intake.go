@@ -18,14 +18,12 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"umbra/gitstore"
-	"umbra/gitstore/object"
 	"umbra/gitstore/sink"
 	"umbra/internal/access"
 	"umbra/internal/blob"
@@ -315,11 +313,9 @@ func (r *run) openStore(ctx context.Context, w workspaces.Record, base *gitstore
 	}
 	o := gitstore.Options{FS: files, Sink: k, Log: r.o.Log.With("workspace", w.ID), Foreground: true}
 	if base != nil {
-		at, err := object.ParseID(w.Fork.At)
-		if err != nil {
+		if o.Base, err = datadir.ForkBase(w.Fork, base); err != nil {
 			return nil, errors.Join(err, files.Close())
 		}
-		o.Base = &gitstore.Base{Store: base, At: at, Alternate: path.Join("../../..", w.Fork.Of, "repo.git/objects")}
 	}
 	return gitstore.Open(ctx, o)
 }
