@@ -292,6 +292,27 @@ func TestCompletionAndManual(t *testing.T) {
 	if status != 0 || !strings.HasPrefix(out, "the-subtask\t1 change\n") {
 		t.Errorf("subtasks: status %d\n%s", status, out)
 	}
+	fork := s.Do("POST", "/workspaces/"+k.str("workspace_id")+"/forks", map[string]any{"kind": "virtual"}).Expect(201).Field("forks").([]any)[0].(map[string]any)["id"].(string)
+	for _, c := range []struct {
+		line []string
+		want string
+	}{
+		{[]string{"merge", ""}, fork + "\tof " + k.str("workspace_id") + "\n:"},
+		{[]string{"merge", "../"}, ":16\n"}, // directories
+		{[]string{"in", ""}, fork + "\t"},
+		{[]string{"in", fork, ""}, ":0\n"}, // files
+		{[]string{"gc", fork}, fork + "\t"},
+		{[]string{"task", "end", k.ID[:2]}, k.ID + "\t"},
+		{[]string{"task", "end", k.ID, "--status", ""}, "completed\nfailed\ncancelled\n"},
+		{[]string{"merge", "--on-conflict", ""}, "refuse\nskip\n:"},
+		{[]string{"revert", "--on-conflict", ""}, "fail\nskip\nforce\n"},
+		{[]string{"hook", "cl"}, "claude-code\n"},
+		{[]string{"revert", "--acto"}, "--actor\tchanges by the actor A, in whatever task\n"},
+	} {
+		if status, out, errOut := harness.Run(t, []string{"UMBRA_DATA_DIR=" + s.DataDir}, append([]string{"__complete"}, c.line...)...); status != 0 || !strings.HasPrefix(out, c.want) {
+			t.Errorf("%q: status %d\n%s\n%s", c.line, status, out, errOut)
+		}
+	}
 	// Without a server nothing is started for it.
 	s.Stop()
 	status, out, _ = harness.Run(t, nil, "__complete", "log", "--data-dir", s.DataDir, "--task", "")

@@ -17,6 +17,7 @@ type Workspace struct {
 	State    string   `json:"state"`
 	Tasks    int      `json:"tasks"`
 	Warnings []string `json:"warnings"`
+	ForkOf   string   `json:"fork_of"` // "": no fork
 }
 
 // Task is one of GET /tasks.
