@@ -463,3 +463,47 @@ func TestRestorePublishes(t *testing.T) {
 	}
 	harness.Git(t, filepath.Join(restored, "workspaces", made.Text("workspace_id"), "repo.git"), "fsck", "--strict", "--full")
 }
+
+// A restore publishes forks, and forks of forks, which continue another's history.
+func TestRestorePublishesForks(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "x"})
+	ws := "/workspaces/" + p.task(t).str("workspace_id")
+	newest, locks := map[string]string{}, []string{}
+	write := func(fork string) {
+		dir := filepath.Join(p.DataDir, "workspaces", fork, "repo.git")
+		p.post(t, "/workspaces/"+fork+"/sync", map[string]any{}).want(t, 200)
+		// With the ref's lock held, the newest commit is in the journal alone.
+		locks = append(locks, filepath.Join(dir, "refs", "heads", "shadow.lock"))
+		need.NoError(t, os.WriteFile(locks[len(locks)-1], nil, 0o644))
+		task := p.post(t, "/tasks", map[string]any{"workspace": fork, "goal": "try"}).want(t, 201).str(t, "task_id")
+		newest[fork] = p.call(t, "PUT", "/tasks/"+task+"/content?path=b", []byte("of "+fork)).want(t, 201).str(t, "commit")
+	}
+	fork := p.forks(t, ws, map[string]any{"kind": "virtual"})[0]["id"].(string)
+	deep := p.forks(t, "/workspaces/"+fork, nil)[0]["id"].(string)
+	dir := p.forks(t, ws, map[string]any{"kind": "copy", "path": filepath.Join(t.TempDir(), "copy")})[0]["id"].(string)
+	unused := p.forks(t, ws, map[string]any{"kind": "virtual"})[0]["id"].(string)
+	for _, id := range []string{fork, deep, dir} {
+		write(id)
+	}
+	to := filepath.Join(t.TempDir(), "backup")
+	backup(t, p.DataDir, to)
+	for _, lock := range locks {
+		need.NoError(t, os.Remove(lock))
+	}
+	restored := restore(t, to)
+	for id, commit := range newest {
+		dir := filepath.Join(restored, "workspaces", id, "repo.git")
+		if got := strings.TrimSpace(harness.Git(t, dir, "rev-parse", "refs/umbra/head")); got != commit {
+			t.Errorf("stock git sees %s in %s, and the newest is %s", got, id, commit)
+		}
+		harness.Git(t, dir, "fsck", "--strict", "--full", "--no-dangling")
+	}
+	// Verify, which needs no server, leaves a fork that was never used readable by git.
+	for _, data := range []string{restored, p.DataDir} {
+		if data == p.DataDir {
+			p.Stop()
+		}
+		verify(t, 0, "--data-dir", data)
+		harness.Git(t, filepath.Join(data, "workspaces", unused, "repo.git"), "fsck", "--strict", "--full", "--no-dangling")
+	}
+}

@@ -74,7 +74,7 @@ func (m *Manager) inspect(ctx context.Context, id string, quietly func(Record) b
 		if err != nil {
 			return nil, err
 		}
-		if !ok || !quietly(rec) {
+		if !ok || !quietly(rec) || rec.Fork != nil && rec.Fork.Unmade { // which has no repository to open
 			return m.Get(ctx, id)
 		}
 		done, err := m.claim(ctx, id)
