@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -85,7 +86,7 @@ func (s *service) Claim(t testing.TB, ws string) sink.Sink {
 func (s *service) Record(t testing.TB, _, bucket, key string) (value []byte, ok bool) {
 	t.Helper()
 	err := s.nodes[0].e.Do(context.Background(), func(ctx context.Context, c *engine.Conn) error {
-		return c.QueryRow(ctx, `SELECT (SELECT value FROM record WHERE bucket = $1 AND key = $2)`, bucket, []byte(key)).Scan(&value)
+		return c.QueryRow(ctx, `SELECT (SELECT value FROM record WHERE key = $1)`, rowKey(bucket, key)).Scan(&value)
 	})
 	need.NoError(t, err)
 	return value, value != nil
@@ -111,6 +112,7 @@ func TestHealthy(t *testing.T) {
 		{"records on several nodes do what every backend does", testRecordsConformance},
 		{"a transaction of records that comes late does nothing", testLateTwin},
 		{"two nodes make the schema at once", testSchemaRace},
+		{"records of a schema with buckets", testShortKeys},
 		{"one name is one live node", testNames},
 		{"claims", testClaims},
 		{"a beat and the lanes", testBeatBesideLanes},
@@ -155,6 +157,29 @@ func testBeatBesideLanes(t *testing.T, p *clustertest.Pair) {
 	n.mu.Unlock()
 	within(20*time.Second, "a beat", func() { <-beaten })
 	within(20*time.Second, "the engine's state beside a beat", func() { n.Engine() })
+}
+
+// testShortKeys upgrades records that were written before the migration to short keys.
+func testShortKeys(t *testing.T, p *clustertest.Pair) {
+	url := p.A.Database(t)
+	all := migrations
+	migrations = all[:3]
+	defer func() { migrations = all }()
+	open(t, url, "n1").abandon()
+	db := strings.TrimSuffix(url[strings.LastIndexByte(url, '/')+1:], "?sslmode=disable")
+	p.A.In(db).SQL(`INSERT INTO record (bucket, key, value) VALUES ('tasks', '1', 'one'), ('tasks_by_time', '\x00ff', 'two'), ('none', '', 'three')`)
+	migrations = all
+	n := open(t, url, "n2")
+	r := n.Records()
+	defer func() { need.NoError(t, r.Close()) }()
+	got := []string{}
+	need.NoError(t, r.Each(context.Background(), func(bucket, key string, value []byte) error {
+		got = append(got, fmt.Sprintf("%s %q %s", bucket, key, value))
+		return nil
+	}))
+	if want := []string{`none "" three`, `tasks "1" one`, `tasks_by_time "\x00\xff" two`}; !slices.Equal(got, want) {
+		t.Errorf("the records are %q, want %q", got, want)
+	}
 }
 
 func testSchemaRace(t *testing.T, p *clustertest.Pair) {
@@ -490,10 +515,10 @@ func testRefusals(t *testing.T, p *clustertest.Pair) {
 	db := strings.TrimSuffix(url[strings.LastIndexByte(url, '/')+1:], "?sslmode=disable")
 	p.A.In(db).SQL("UPDATE cluster SET schema = 9, min_schema = 8")
 	var r *Refusal
-	if err := run(url); !errors.As(err, &r) || r.Code != "schema_newer" || r.Sentence != "The cluster's schema is 9; this program knows up to 3." {
+	if err := run(url); !errors.As(err, &r) || r.Code != "schema_newer" || r.Sentence != "The cluster's schema is 9; this program knows up to 4." {
 		t.Errorf("a newer schema: %v", err)
 	}
-	p.A.In(db).SQL("UPDATE cluster SET min_schema = 1")
+	p.A.In(db).SQL("UPDATE cluster SET min_schema = 4")
 	if err := run(url); err != nil {
 		t.Errorf("a newer schema that this program may use: %v", err)
 	}

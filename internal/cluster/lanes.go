@@ -315,14 +315,14 @@ const (
 
 	appendGroups  = appendHead + appendTail
 	appendRecords = appendHead + `, put AS (
-		INSERT INTO record (bucket, key, value)
-		SELECT r.bucket, r.key, r.value
-		FROM unnest($6::text[], $7::text[], $8::bytea[], $9::bytea[]) AS r (ws, bucket, key, value)
+		INSERT INTO record (key, value)
+		SELECT r.key, r.value
+		FROM unnest($6::text[], $7::bytea[], $8::bytea[]) AS r (ws, key, value)
 		JOIN added ON added.ws = r.ws WHERE r.value IS NOT NULL
-		ON CONFLICT (bucket, key) DO UPDATE SET ver = record.ver + 1, value = excluded.value),
+		ON CONFLICT (key) DO UPDATE SET value = excluded.value),
 	removed AS (
-		DELETE FROM record USING unnest($6::text[], $7::text[], $8::bytea[], $9::bytea[]) AS r (ws, bucket, key, value), added
-		WHERE record.bucket = r.bucket AND record.key = r.key AND added.ws = r.ws AND r.value IS NULL)` + appendTail
+		DELETE FROM record USING unnest($6::text[], $7::bytea[], $8::bytea[]) AS r (ws, key, value), added
+		WHERE record.key = r.key AND added.ws = r.ws AND r.value IS NULL)` + appendTail
 )
 
 // send appends a batch in one statement, and returns the positions of those that
@@ -337,7 +337,7 @@ func (l *lanes) send(c *engine.Conn, batch []*group) (map[string]int64, error) {
 	}
 	statement, args := appendGroups, []any{ws, pos, epoch, nonce, data}
 	if len(r.ws) > 0 {
-		statement, args = appendRecords, append(args, r.ws, r.bucket, r.key, r.value)
+		statement, args = appendRecords, append(args, r.ws, r.key, r.value)
 	}
 	statement = unfence(statement)
 	ctx := context.Background()
@@ -378,19 +378,18 @@ func (n *Node) unsafe(names string) bool {
 
 // recordArrays are the records of a batch, as the statement takes them.
 type recordArrays struct {
-	ws, bucket []string
+	ws         []string
 	key, value [][]byte
 }
 
 func (r *recordArrays) add(g *group) {
 	last := make(map[string]int, len(g.records)) // a later value of a key is the one that stays
 	for i, rec := range g.records {
-		last[rec.Bucket+"\x00"+string(rec.Key)] = i
+		last[string(rowKey(rec.Bucket, string(rec.Key)))] = i
 	}
 	for i, rec := range g.records {
-		if last[rec.Bucket+"\x00"+string(rec.Key)] == i {
-			r.ws, r.bucket = append(r.ws, g.ws), append(r.bucket, rec.Bucket)
-			r.key, r.value = append(r.key, rec.Key), append(r.value, rec.Value)
+		if key := rowKey(rec.Bucket, string(rec.Key)); last[string(key)] == i {
+			r.ws, r.key, r.value = append(r.ws, g.ws), append(r.key, key), append(r.value, rec.Value)
 		}
 	}
 }

@@ -205,8 +205,8 @@ func (r *Records) Get(bucket, key string) (value []byte, found bool, err error) 
 	return tx.Get(bucket, key)
 }
 
-// Each calls fn with every record as they are at one moment, by bucket and key; value is
-// valid until it returns. All that was acknowledged before the call is among them, and
+// Each calls fn with every record as they are at one moment, each bucket's by key; value
+// is valid until it returns. All that was acknowledged before the call is among them, and
 // nothing that the primary may still lose. It takes as long as ctx lasts.
 func (r *Records) Each(ctx context.Context, fn func(bucket, key string, value []byte) error) error {
 	c, err := r.n.e.DialAt(ctx, r.cfg)
@@ -214,15 +214,17 @@ func (r *Records) Each(ctx context.Context, fn func(bucket, key string, value []
 		return r.failure(err)
 	}
 	defer r.n.e.Drop(c)
-	rows, err := c.Query(ctx, `SELECT bucket, key, value FROM record ORDER BY bucket, key`)
+	rows, err := c.Query(ctx, `SELECT key, value FROM record ORDER BY key`)
 	if err != nil {
 		return r.failure(err)
 	}
-	var bucket string
-	var key, value []byte
+	var row, value []byte
 	var failed error
-	_, err = pgx.ForEachRow(rows, []any{&bucket, &key, &value}, func() error {
-		failed = fn(bucket, string(key), value)
+	_, err = pgx.ForEachRow(rows, []any{&row, &value}, func() error {
+		var bucket, key string
+		if bucket, key, failed = recordOf(row); failed == nil {
+			failed = fn(bucket, key, value)
+		}
 		return failed
 	})
 	switch {

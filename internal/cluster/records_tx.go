@@ -138,7 +138,7 @@ func (t *recordTx) Get(bucket, key string) (value []byte, found bool, err error)
 			value, found = orEmpty(value), true
 		}
 		return nil
-	}, `SELECT value FROM record WHERE bucket = $1 AND key = $2`, bucket, []byte(key))
+	}, `SELECT value FROM record WHERE key = $1`, rowKey(bucket, key))
 	return value, found, err
 }
 
@@ -148,7 +148,7 @@ func (t *recordTx) GetMany(bucket string, keys []string) (map[string][]byte, err
 	asked := make([][]byte, 0, len(keys))
 	for _, key := range keys {
 		if value, known := t.own(bucket, key); !known {
-			asked = append(asked, []byte(key))
+			asked = append(asked, rowKey(bucket, key))
 		} else if value != nil {
 			all[key] = value
 		}
@@ -160,10 +160,10 @@ func (t *recordTx) GetMany(bucket string, keys []string) (map[string][]byte, err
 				if err := rows.Scan(&key, &value); err != nil {
 					return err
 				}
-				all[string(key)] = orEmpty(value)
+				all[string(key[len(rowPrefix(bucket)):])] = orEmpty(value)
 			}
 			return nil
-		}, `SELECT key, value FROM record WHERE bucket = $1 AND key = ANY ($2)`, bucket, part)
+		}, `SELECT key, value FROM record WHERE key = ANY ($1)`, part)
 		if err != nil {
 			return nil, err
 		}
@@ -212,9 +212,10 @@ type pair struct {
 	value []byte
 }
 
+// A page is between a bound and the end of the bucket in the walk's direction.
 const (
-	ascendPage  = `SELECT key, value FROM record WHERE bucket = $1 AND key >= $2 ORDER BY key LIMIT $3`
-	descendPage = `SELECT key, value FROM record WHERE bucket = $1 AND key < $2 ORDER BY key DESC LIMIT $3`
+	ascendPage  = `SELECT key, value FROM record WHERE key >= $1 AND key < $2 ORDER BY key LIMIT $3`
+	descendPage = `SELECT key, value FROM record WHERE key < $1 AND key >= $2 ORDER BY key DESC LIMIT $3`
 )
 
 // Ascend implements state.BackendTx.
@@ -280,6 +281,11 @@ func (t *recordTx) walk(bucket, bound, page string, own []pair, less func(a, b s
 }
 
 func (t *recordTx) page(sql, bucket, bound string, size int) (list []pair, err error) {
+	prefix := rowPrefix(bucket)
+	end := rowsEnd(bucket)
+	if sql == descendPage {
+		end = []byte(prefix)
+	}
 	err = t.query(func(rows pgx.Rows) error {
 		list = make([]pair, 0, size)
 		for rows.Next() {
@@ -287,25 +293,25 @@ func (t *recordTx) page(sql, bucket, bound string, size int) (list []pair, err e
 			if err := rows.Scan(&key, &value); err != nil {
 				return err
 			}
-			list = append(list, pair{string(key), orEmpty(value)})
+			list = append(list, pair{string(key[len(prefix):]), orEmpty(value)})
 		}
 		return nil
-	}, sql, bucket, []byte(bound), size)
+	}, sql, rowKey(bucket, bound), end, size)
 	return list, err
 }
 
 // The statements of a commit that changes something. Each does nothing unless the
 // writer's row is as it was left.
 const (
-	dropBucket  = `DELETE FROM record r USING writer w WHERE r.bucket = $1 AND w.id = $2 AND w.nonce = $3 AND w.fence = $4`
+	dropBucket  = `DELETE FROM record r USING writer w WHERE r.key >= $1 AND r.key < $2 AND w.id = $3 AND w.nonce = $4 AND w.fence = $5`
 	writeRecord = `WITH me AS (UPDATE writer SET nonce = $1, used = now() WHERE id = $2 AND nonce = $3 AND fence = $4 RETURNING id),
 		put AS (
-			INSERT INTO record (bucket, key, value)
-			SELECT p.bucket, p.key, p.value FROM unnest($5::text[], $6::bytea[], $7::bytea[]) AS p (bucket, key, value), me
-			ON CONFLICT (bucket, key) DO UPDATE SET ver = record.ver + 1, value = excluded.value),
+			INSERT INTO record (key, value)
+			SELECT p.key, p.value FROM unnest($5::bytea[], $6::bytea[]) AS p (key, value), me
+			ON CONFLICT (key) DO UPDATE SET value = excluded.value),
 		gone AS (
-			DELETE FROM record r USING unnest($8::text[], $9::bytea[]) AS g (bucket, key), me
-			WHERE r.bucket = g.bucket AND r.key = g.key)
+			DELETE FROM record r USING unnest($7::bytea[]) AS g (key), me
+			WHERE r.key = g.key)
 		SELECT current_setting('synchronous_standby_names') FROM me`
 	// It waits for a transaction of the writer that is on its way, and for the
 	// standby: what it finds is for ever.
@@ -384,24 +390,23 @@ func (t *recordTx) write(nonce int64) (stands bool, err error) {
 		b.Queue(t.begin())
 	}
 	for bucket := range t.dropped {
-		b.Queue(dropBucket, bucket, w.id, w.nonce, w.fence)
+		b.Queue(dropBucket, []byte(rowPrefix(bucket)), rowsEnd(bucket), w.id, w.nonce, w.fence)
 	}
-	buckets, keys, values := []string{}, [][]byte{}, [][]byte{}
-	goneBuckets, goneKeys := []string{}, [][]byte{}
+	keys, values, gone := [][]byte{}, [][]byte{}, [][]byte{}
 	for bucket, records := range t.changed {
 		for key, value := range records {
 			if value != nil {
-				buckets, keys, values = append(buckets, bucket), append(keys, []byte(key)), append(values, value)
+				keys, values = append(keys, rowKey(bucket, key)), append(values, value)
 			} else if !t.dropped[bucket] {
-				goneBuckets, goneKeys = append(goneBuckets, bucket), append(goneKeys, []byte(key))
+				gone = append(gone, rowKey(bucket, key))
 			}
 		}
 	}
 	// In one order, so that two transactions wait for each other in one.
-	sort.Sort(&inOrder{buckets, keys, values})
-	sort.Sort(&inOrder{goneBuckets, goneKeys, nil})
+	sort.Sort(&inOrder{keys, values})
+	slices.SortFunc(gone, bytes.Compare)
 	names := ""
-	b.Queue(writeRecord, nonce, w.id, w.nonce, w.fence, buckets, keys, values, goneBuckets, goneKeys).QueryRow(func(row pgx.Row) error {
+	b.Queue(writeRecord, nonce, w.id, w.nonce, w.fence, keys, values, gone).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(&names)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
@@ -421,24 +426,16 @@ func (t *recordTx) write(nonce int64) (stands bool, err error) {
 	return stands, nil
 }
 
-// inOrder sorts records by bucket and key.
-type inOrder struct {
-	buckets      []string
-	keys, values [][]byte
-}
+// inOrder sorts rows by key.
+type inOrder struct{ keys, values [][]byte }
 
-func (o *inOrder) Len() int { return len(o.buckets) }
+func (o *inOrder) Len() int { return len(o.keys) }
 
-func (o *inOrder) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(o.buckets[i], o.buckets[j]), bytes.Compare(o.keys[i], o.keys[j])) < 0
-}
+func (o *inOrder) Less(i, j int) bool { return bytes.Compare(o.keys[i], o.keys[j]) < 0 }
 
 func (o *inOrder) Swap(i, j int) {
-	o.buckets[i], o.buckets[j] = o.buckets[j], o.buckets[i]
 	o.keys[i], o.keys[j] = o.keys[j], o.keys[i]
-	if o.values != nil {
-		o.values[i], o.values[j] = o.values[j], o.values[i]
-	}
+	o.values[i], o.values[j] = o.values[j], o.values[i]
 }
 
 // writer takes one that is free, or makes one.

@@ -275,8 +275,8 @@ func (n *Node) named(ctx context.Context, store blob.Store, ws string) (map[stri
 			err := c.QueryRow(ctx, `SELECT w.manifest, coalesce(w.manifest_key, ''),
 				(SELECT array_agg(data) FROM journal WHERE ws = $1 AND octet_length(data) > 0),
 				(SELECT array_agg(key) FROM garbage WHERE starts_with(key, $1 || '/')),
-				(SELECT array_agg(convert_from(key, 'UTF8')) FROM record WHERE bucket = $2 AND key >= convert_to($1 || '/', 'UTF8') AND key < convert_to($1 || '0', 'UTF8'))
-				FROM (SELECT) one LEFT JOIN workspace w ON w.id = $1`, ws, keptObjects).Scan(&r.manifest, &r.key, &r.groups, &r.garbage, &r.kept)
+				(SELECT array_agg(convert_from(substr(key, $2), 'UTF8')) FROM record WHERE key >= $3 AND key < $4)
+				FROM (SELECT) one LEFT JOIN workspace w ON w.id = $1`, ws, len(rowPrefix(keptObjects))+1, rowKey(keptObjects, ws+"/"), rowKey(keptObjects, ws+"0")).Scan(&r.manifest, &r.key, &r.groups, &r.garbage, &r.kept)
 			if errors.Is(err, pgx.ErrNoRows) {
 				err = nil
 			}
