@@ -174,7 +174,7 @@ function advice(others, overwrote, undo) {
   return lines.join("\n");
 }
 
-export const Umbra = async ({ client, directory, experimental_workspace: workspaces }) => {
+export const Umbra = async ({ client, directory, project, experimental_workspace: workspaces }) => {
   const parents = new Map(); // session → its parent's, or null
   const turns = new Map(); // session → the user's message
   const models = new Map(); // session → model
@@ -350,6 +350,12 @@ export const Umbra = async ({ client, directory, experimental_workspace: workspa
   const known = async () => (await forked("GET", "/workspaces")).workspaces ?? [];
   // The server names directories without links. One that is not there is itself.
   const real = (dir) => realpath(dir).catch(() => dir);
+  // around returns the innermost workspace that contains a directory.
+  const around = async (dir) => {
+    const at = (await real(dir)) + sep;
+    const inside = (root) => typeof root === "string" && at.startsWith(root.endsWith(sep) ? root : root + sep);
+    return (await known()).filter((w) => inside(w.root)).sort((a, b) => b.root.length - a.root.length)[0];
+  };
   const named = (config) => {
     if (typeof config.directory !== "string" || !isAbsolute(config.directory)) throw new Error("umbra: the workspace has no absolute directory");
     return config.directory;
@@ -365,11 +371,18 @@ export const Umbra = async ({ client, directory, experimental_workspace: workspa
     },
     create: async (config, _env, from) => {
       const path = named(config);
-      const project = (await real(from?.directory ?? directory)) + sep;
-      const inside = (root) => typeof root === "string" && project.startsWith(root.endsWith(sep) ? root : root + sep);
-      const parent = (await known()).filter((w) => inside(w.root)).sort((a, b) => b.root.length - a.root.length)[0];
+      const parent = await around(from?.directory ?? directory);
       if (parent === undefined) throw new Error("umbra: the project is no workspace yet; let a tool change a file in it first");
       await forked("POST", `/workspaces/${encodeURIComponent(parent.id)}/forks`, { kind: "copy", name: config.name, path });
+    },
+    // opencode forgets a workspace also when removing it fails, such as a fork with work that
+    // was never merged. Its list of workspaces asks for those that it does not have.
+    list: async () => {
+      const parent = await around(directory);
+      if (parent === undefined) return [];
+      const family = new Set([parent.id, parent.fork_of]); // of a fork those next to it too
+      const copies = (await known()).filter((w) => w.kind === "copy" && w.fork_of && family.has(w.fork_of));
+      return copies.map((w) => ({ type: "umbra", name: w.name || w.id, branch: null, directory: w.root, extra: null, projectID: project?.id }));
     },
     remove: async (config) => {
       const root = await real(named(config));

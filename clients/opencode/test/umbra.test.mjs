@@ -158,7 +158,7 @@ test("opencode's workspaces are forks of the project", async () => {
   const directory = await mkdtemp(join(process.env.UMBRA_TEST_DIR, "parent-"));
   const client = { app: { log: async () => {} }, session: { get: async () => ({ data: {} }) } };
   const adapters = new Map();
-  const hooks = await Umbra({ client, directory, worktree: directory, experimental_workspace: { register: (type, a) => adapters.set(type, a) } });
+  const hooks = await Umbra({ client, directory, worktree: directory, project: { id: "p" }, experimental_workspace: { register: (type, a) => adapters.set(type, a) } });
   const forks = adapters.get("umbra");
   const config = await forks.configure({ id: "wrk_1", type: "umbra", name: "try it!", branch: null, directory: null, extra: null, projectID: "p" });
   assert.equal(config.name, "try-it");
@@ -166,6 +166,7 @@ test("opencode's workspaces are forks of the project", async () => {
   assert.deepEqual(await forks.target(config), { type: "local", directory: config.directory });
   // Nothing is opened by a guess: the project has to be a workspace.
   await assert.rejects(forks.create(config, {}), /no workspace yet/);
+  assert.deepEqual(await forks.list(), []);
 
   const write = async (session, call, dir, text) => {
     const args = { filePath: join(dir, "a.txt"), content: text };
@@ -184,10 +185,13 @@ test("opencode's workspaces are forks of the project", async () => {
   await writeFile(join(config.directory, "a.txt"), "fork\n");
   await fetch(`${url}/workspaces/${fork.id}/sync`, { method: "POST" });
   await assert.rejects(forks.remove(config), /umbra: /);
+  // opencode forgets it all the same, and registers again what is listed.
+  assert.deepEqual(await forks.list(), [{ type: "umbra", name: "try-it", branch: null, directory: config.directory, extra: null, projectID: "p" }]);
   assert.equal(await readFile(join(config.directory, "a.txt"), "utf8"), "fork\n");
   await fetch(`${url}/workspaces/${fork.id}/merge`, { method: "POST", headers: { "Content-Type": "application/json" }, body: "{}" });
   assert.equal(await readFile(join(directory, "a.txt"), "utf8"), "fork\n");
   await forks.remove(config);
+  assert.deepEqual(await forks.list(), []);
   await assert.rejects(readFile(join(config.directory, "a.txt")));
   await assert.rejects(forks.remove({ ...config, directory }), /not a fork/);
 
