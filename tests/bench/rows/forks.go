@@ -24,6 +24,11 @@ const (
 	manyForks, busyForks = 1000, 64
 	// writesEach is how often each of the busy ones is written to.
 	writesEach = 10
+	// manyFiles are so many that each copy of all takes long; copyRounds is in how many
+	// rounds they are copied then.
+	manyFiles, copyRounds = 50_000, 2
+	// quickForkers of peers.Forkers copy nothing, and take quickForks turns in a round.
+	quickForkers, quickForks = 3, 10
 	// forkMayTake and layerMayTake are the targets of the contract, in seconds; the
 	// memory of many forks may be so many times that of none.
 	forkMayTake, layerMayTake = 0.002, 0.030
@@ -99,12 +104,13 @@ func forks(ctx context.Context, env *measure.Env, r *report.Result, files int) e
 	order := rand.New(rand.NewPCG(2, 2))
 	for round := range env.Scale.BaselineRounds {
 		for _, i := range order.Perm(len(forkers)) {
-			f := forkers[i]
-			env.Log("round %d: %s", round+1, f.Name)
-			times := 1
-			if i < 3 { // the quick ones
-				times = 10
+			f, times := forkers[i], 1
+			if i < quickForkers {
+				times = quickForks
+			} else if files >= manyFiles && round >= copyRounds {
+				continue
 			}
+			env.Log("round %d: %s", round+1, f.Name)
 			for n := range times {
 				d, err := f.Fork(ctx, round*100+n)
 				if err != nil {
