@@ -105,17 +105,18 @@ func (k *Keeper) Settle(ctx context.Context, last bool) int {
 			left = append(left, l)
 		}
 	}
-	if last {
-		for _, l := range left {
-			if l.file != nil {
-				l.file.Close()
-			}
-		}
-		return len(left)
-	}
 	k.lmu.Lock()
-	k.lingers = append(k.lingers, left...)
+	left = append(left, k.lingers...) // a deleted directory may have had more
+	k.lingers = left
+	if last {
+		k.lingers = nil
+	}
 	k.lmu.Unlock()
+	if last {
+		for i := range left {
+			left[i].close()
+		}
+	}
 	return len(left)
 }
 
@@ -131,10 +132,7 @@ func (k *Keeper) settleOne(ctx context.Context, l *lingering, last bool) (gone b
 	}
 	if l.forced != nil {
 		err := k.Locks.With(ctx, []wspath.Path{l.path}, func(*pathlock.Lock) error {
-			if err := k.clearTree(l.out.Temp, l.path, l.forced); err != nil {
-				return err
-			}
-			return k.Disk.Root.Drop(l.out)
+			return k.clearTree(l.out.Temp, l.path, l.forced)
 		})
 		return err == nil || disk.IsAbsent(err)
 	}
@@ -278,53 +276,60 @@ func (k *Keeper) RetireTree(out *rootfs.Displaced, was wspath.Path, skipped []op
 	if err := k.clearTree(out.Temp, was, forced); err != nil {
 		k.Log.Warn("deleted directory not removed; it is tried again", "name", out.Temp, "error", err)
 		k.lingerOn(lingering{path: was, out: out, forced: forced})
-		return
 	}
-	k.drop(lingering{path: was, out: out})
 }
 
+// clearTree removes a directory that was at a path. A file is removed as soon as it was
+// compared, and a directory only if it is empty then: a process whose working directory it
+// is may create files in it meanwhile.
 func (k *Keeper) clearTree(dir string, was wspath.Path, forced map[string]bool) error {
 	entries, err := k.Disk.FS.ReadDir(dir)
 	if err != nil {
-		if Unlistable(err) {
-			return nil // forced, or Drop fails too
+		if Unlistable(err) { // forced, or Drop fails too
+			return k.Disk.Root.Drop(&rootfs.Displaced{Temp: dir, Info: vfs.Info{Mode: fs.ModeDir}})
 		}
 		return err
 	}
 	for _, e := range entries {
 		at, path := dir+"/"+e.Name, was.Join(e.Name)
-		if forced[string(path)] || k.Prepared(at, e.Name) {
-			continue
+		switch {
+		case forced[string(path)] || k.Prepared(at, e.Name):
+			err = k.Disk.Root.Drop(&rootfs.Displaced{Temp: at, Info: vfs.Info{Mode: e.Type}})
+		case e.Type.IsDir():
+			err = k.clearTree(at, path, forced)
+		case e.Type.IsRegular():
+			err = k.clearFile(at, path)
+		default:
+			err = k.Disk.FS.Remove(at)
 		}
-		if e.Type.IsDir() {
-			if err := k.clearTree(at, path, forced); err != nil {
-				return err
-			}
-			continue
-		}
-		if !e.Type.IsRegular() {
-			continue
-		}
-		d := &rootfs.Displaced{Temp: at}
-		open, info := k.Ask(d)
-		if open == vfs.No {
-			if id, known := k.Disk.Index.Lookup(path, info); known && k.Disk.Store.HasBlob(id) {
-				continue
-			}
-			if ok, err := k.fileRecorded(context.Background(), at, path, time.Time{}); err == nil && ok {
-				continue
-			}
-		}
-		if err := k.Disk.Root.Look(d); err != nil {
-			if disk.IsAbsent(err) {
-				continue
-			}
+		if err != nil && !disk.IsAbsent(err) {
 			return err
 		}
-		if err := k.Disk.Root.Away(d, path, open == vfs.Yes); err != nil {
-			return err
-		}
-		k.Linger(path, d)
 	}
+	return k.Disk.FS.Remove(dir)
+}
+
+// clearFile removes a file of a deleted directory, or has it wait.
+func (k *Keeper) clearFile(at string, path wspath.Path) error {
+	d := &rootfs.Displaced{Temp: at}
+	open, info := k.Ask(d)
+	if open == vfs.No {
+		id, known := k.Disk.Index.Lookup(path, info)
+		recorded := known && k.Disk.Store.HasBlob(id)
+		if !recorded {
+			ok, err := k.fileRecorded(context.Background(), at, path, time.Time{})
+			recorded = err == nil && ok
+		}
+		if recorded {
+			return k.Disk.FS.Remove(at)
+		}
+	}
+	if err := k.Disk.Root.Look(d); err != nil {
+		return err
+	}
+	if err := k.Disk.Root.Away(d, path, open == vfs.Yes); err != nil {
+		return err
+	}
+	k.Linger(path, d)
 	return nil
 }
