@@ -13,6 +13,7 @@ type (
 	Task       = repo.Task
 	Tip        = repo.Tip
 	Caches     = repo.Caches
+	Blobs      = repo.Blobs
 )
 
 // The functions of gitstore/repo that clients call.

@@ -226,14 +226,28 @@ func (p *Pack) inflate(off int64) (EntryHeader, []byte, error) {
 
 // GetAt gives the object whose entry begins at offset.
 func (p *Pack) GetAt(offset uint64) (object.Kind, []byte, error) {
-	kind, data, _, err := p.getAt(offset, p.max)
+	kind, data, _, err := p.getAt(offset, p.max, Known{})
 	return kind, data, err
+}
+
+// Known is an object that was read from a pack: where its entry begins, and its bytes,
+// which must not change.
+type Known struct {
+	Offset uint64
+	Kind   object.Kind
+	Data   []byte
 }
 
 // GetLocated gives the object that Locate found at offset. One of more than max
 // bytes is not read: ErrTooLarge, and its size.
 func (p *Pack) GetLocated(id object.ID, offset uint64, max int64) (object.Kind, []byte, int64, error) {
-	kind, data, size, err := p.getAt(offset, max)
+	return p.GetAfter(id, offset, max, Known{})
+}
+
+// GetAfter is like GetLocated; an object of the pack that the caller has is not read
+// again where the one at offset is a delta of it. The zero Known is none.
+func (p *Pack) GetAfter(id object.ID, offset uint64, max int64, known Known) (object.Kind, []byte, int64, error) {
+	kind, data, size, err := p.getAt(offset, max, known)
 	if err == nil && p.check && object.Hash(kind, data) != id {
 		err = corrupt("object %v has other bytes", id)
 	}
@@ -252,7 +266,7 @@ type link struct {
 // maxHeld bounds the deltas that are kept on the way down, in bytes.
 const maxHeld = 256 << 10
 
-func (p *Pack) getAt(offset uint64, max int64) (kind object.Kind, data []byte, size int64, err error) {
+func (p *Pack) getAt(offset uint64, max int64, known Known) (kind object.Kind, data []byte, size int64, err error) {
 	if offset < HeaderSize || offset >= uint64(p.end) {
 		return 0, nil, 0, corrupt("no entry at %d", offset)
 	}
@@ -265,6 +279,10 @@ func (p *Pack) getAt(offset uint64, max int64) (kind object.Kind, data []byte, s
 	in := nearby{r: p.f}
 	defer in.free()
 	for off := int64(offset); ; {
+		if off == int64(known.Offset) {
+			kind, data = known.Kind, known.Data
+			break
+		}
 		var ok bool
 		if kind, data, ok = p.bases.get(off); ok {
 			break

@@ -199,6 +199,41 @@ func TestNearbyBases(t *testing.T) {
 	}
 }
 
+// TestGetAfter reads a delta on what the caller has of its base.
+func TestGetAfter(t *testing.T) {
+	_, fsys := bare(t)
+	w := newWriter(t, fsys, "a")
+	base, next := blob([]byte("one\ntwo\n")), blob([]byte("one\ntwo\n3\n"))
+	_, err := w.Add(object.Blob, base.data)
+	need.NoError(t, err)
+	need.NoError(t, w.AddDelta(next.id, base.id, []byte{8, 10, 0x90, 8, 2, '3', '\n'}))
+	finish(t, fsys, "a", w)
+	p := open(t, fsys, "a", pack.Options{})
+	at := func(id object.ID) uint64 {
+		off, ok, err := p.Locate(id)
+		if !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		return off
+	}
+	for _, known := range []struct {
+		pack.Known
+		want string
+	}{
+		{pack.Known{}, "one\ntwo\n3\n"},
+		{pack.Known{Offset: at(base.id), Kind: object.Blob, Data: []byte("1\n2\n3\n4\n")}, "1\n2\n3\n4\n3\n"},
+		{pack.Known{Offset: at(next.id), Kind: object.Blob, Data: []byte("itself")}, "itself"},
+	} {
+		kind, data, size, err := p.GetAfter(next.id, at(next.id), 100, known.Known)
+		if err != nil || kind != object.Blob || string(data) != known.want || size != int64(len(data)) {
+			t.Errorf("%v %q %d %v", kind, data, size, err)
+		}
+	}
+	if _, _, _, err := p.GetAfter(next.id, at(next.id), 9, pack.Known{Offset: at(base.id), Kind: object.Blob, Data: base.data}); !errors.Is(err, pack.ErrTooLarge) {
+		t.Error(err)
+	}
+}
+
 func TestGetIsBounded(t *testing.T) {
 	fsys := osFS(t, t.TempDir())
 	w := newWriter(t, fsys, "a")

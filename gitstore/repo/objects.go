@@ -23,6 +23,11 @@ func Missing(id object.ID) error {
 // ReadObject returns one of our objects whole: errs.NotFound, errs.TooLarge above
 // max bytes.
 func (r *Repo) ReadObject(id object.ID, max int64) (object.Kind, []byte, error) {
+	return r.readObject(id, max, &Blobs{})
+}
+
+// readObject is like ReadObject, and notes what it read of a pack.
+func (r *Repo) readObject(id object.ID, max int64, b *Blobs) (object.Kind, []byte, error) {
 	if err := r.readable(); err != nil {
 		return 0, nil, err
 	}
@@ -51,7 +56,13 @@ func (r *Repo) ReadObject(id object.ID, max int64) (object.Kind, []byte, error) 
 			return 0, nil, err
 		} else if f != nil {
 			defer f.Release()
-			kind, data, size, err := f.Pack.GetLocated(id, off, max)
+			if f != b.file {
+				b.known = pack.Known{}
+			}
+			kind, data, size, err := f.Pack.GetAfter(id, off, max, b.known)
+			if err == nil {
+				b.file, b.known = f, pack.Known{Offset: off, Kind: kind, Data: data}
+			}
 			if size > max && errors.Is(err, pack.ErrTooLarge) {
 				err = tooLarge(size)
 			}
@@ -198,7 +209,23 @@ func (h History) BlobSize(ctx context.Context, id object.ID) (int64, error) {
 
 // ReadBlob gives a blob's bytes: errs.TooLarge above max.
 func (h History) ReadBlob(ctx context.Context, id object.ID, max int64) ([]byte, error) {
-	kind, data, err := h.r.ReadObject(id, max)
+	return h.Blobs().Read(ctx, id, max)
+}
+
+// Blobs reads blobs of which most are stored as differences from the one that was read
+// before, as the versions of a file are. Not safe for concurrent use.
+type Blobs struct {
+	h     History
+	file  *packset.File // the pack of known
+	known pack.Known    // the last object
+}
+
+// Blobs returns a reader of the history's blobs.
+func (h History) Blobs() *Blobs { return &Blobs{h: h} }
+
+// Read is like ReadBlob.
+func (b *Blobs) Read(ctx context.Context, id object.ID, max int64) ([]byte, error) {
+	kind, data, err := b.h.r.readObject(id, max, b)
 	if err == nil && kind != object.Blob {
 		err = Missing(id)
 	}

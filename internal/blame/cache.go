@@ -200,6 +200,9 @@ func (s *Cache) lines(ctx context.Context, w *workspace.Workspace, req Request, 
 	}
 	use := f
 	defer func() {
+		for i := range f.lineage.versions {
+			f.lineage.versions[i].read = nil
+		}
 		<-f.sem
 		s.settle(k, f)
 	}()
@@ -370,9 +373,12 @@ func (f *file) meta(ctx context.Context, st *gitstore.Store, i int32) (*meta, er
 		return m, nil
 	}
 	v := &f.lineage.versions[i]
-	c, err := st.ReadCommit(ctx, v.commit)
-	if err != nil {
-		return nil, err
+	c := v.read
+	if c == nil {
+		var err error
+		if c, err = st.ReadCommit(ctx, v.commit); err != nil {
+			return nil, err
+		}
 	}
 	m := &meta{commit: c, certainty: certainty(c.Message, v.path)}
 	f.metas[i] = m

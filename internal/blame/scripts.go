@@ -16,9 +16,10 @@ type script struct {
 	lines   int // of the version
 }
 
-// scriptBlock is how many versions that follow each other one goroutine compares:
-// the last one of a block is read again for the next.
-const scriptBlock = 24
+// A goroutine compares between minBlock and maxBlock versions that follow each other:
+// each is a small difference from the one before, but the first of a block is read
+// from its whole chain of differences.
+const minBlock, maxBlock = 24, 256
 
 // maxScriptWorkers bounds the blocks that are compared at once. Each holds two
 // versions, and at most as many finished blocks wait. Of a file larger than
@@ -53,6 +54,7 @@ func newScripts(ctx context.Context, st *gitstore.Store, versions []version, fro
 	free := make(chan struct{}, workers)
 	s := &scripts{cancel: cancel, blocks: make(chan chan block, workers)}
 	versions = versions[:len(versions):len(versions)]
+	size := min(max((len(versions)-from)/(2*workers), minBlock), maxBlock)
 	s.running.Go(func() {
 		defer close(s.blocks)
 		for from < len(versions) {
@@ -67,7 +69,7 @@ func newScripts(ctx context.Context, st *gitstore.Store, versions []version, fro
 			case <-ctx.Done():
 				return
 			}
-			first, end := from, min(len(versions), from+scriptBlock)
+			first, end := from, min(len(versions), from+size)
 			s.running.Go(func() {
 				list, err := compareAll(ctx, st, versions[:end], first, whitespace)
 				<-free
@@ -83,8 +85,9 @@ func newScripts(ctx context.Context, st *gitstore.Store, versions []version, fro
 func compareAll(ctx context.Context, st *gitstore.Store, versions []version, from int, whitespace bool) ([]script, error) {
 	var old []byte
 	var err error
+	blobs := st.Blobs()
 	if from > 0 {
-		if old, err = content(ctx, st, &versions[from-1]); err != nil {
+		if old, err = content(ctx, blobs, &versions[from-1]); err != nil {
 			return nil, err
 		}
 	}
@@ -93,7 +96,7 @@ func compareAll(ctx context.Context, st *gitstore.Store, versions []version, fro
 		if err := ctx.Err(); err != nil {
 			return nil, errs.Wrap(err, "")
 		}
-		now, err := content(ctx, st, &versions[i])
+		now, err := content(ctx, blobs, &versions[i])
 		if err != nil {
 			return nil, err
 		}

@@ -27,7 +27,13 @@ type version struct {
 	// segments are its lines; nil where they are not kept.
 	segments []segment
 	lines    int
+	// read is the commit, as long as the answer that the walk is for was not made;
+	// nil where it is to be read again.
+	read *gitstore.Commit
 }
+
+// maxRead bounds how many commits a walk keeps for the answer.
+const maxRead = 8192
 
 func (v *version) exists() bool { return v.mode != 0 }
 
@@ -57,6 +63,9 @@ func walk(ctx context.Context, st *gitstore.Store, at, from uint64, path string)
 			return list, path, true, nil
 		}
 		v := s.v
+		if len(list) >= maxRead {
+			v.read = nil
+		}
 		below := v.seq
 		switch {
 		case !s.changed:
@@ -139,7 +148,7 @@ func step(ctx context.Context, st *gitstore.Store, rec *gitstore.Record, path st
 	if err != nil {
 		return fail(err)
 	}
-	v := version{seq: rec.Seq, commit: rec.Commit, parent: c.Parent, path: path}
+	v := version{seq: rec.Seq, commit: rec.Commit, parent: c.Parent, path: path, read: c}
 	if c.Message.Source == message.Revert || c.Message.Source == message.Rollback || len(c.Message.Reverts) > 0 {
 		v.undone = c.Message.Reverts
 	}
@@ -244,11 +253,11 @@ const maxCheckpoints = 4 << 20
 const maxContent = 64 << 20
 
 // content reads a version; nil where there is none that has lines.
-func content(ctx context.Context, st *gitstore.Store, v *version) ([]byte, error) {
+func content(ctx context.Context, blobs *gitstore.Blobs, v *version) ([]byte, error) {
 	if !v.exists() {
 		return nil, nil
 	}
-	data, err := st.ReadBlob(ctx, v.blob, maxContent)
+	data, err := blobs.Read(ctx, v.blob, maxContent)
 	if errs.Is(err, errs.TooLarge) {
 		return nil, nil
 	}
@@ -280,7 +289,7 @@ func (l *past) extend(ctx context.Context, st *gitstore.Store, from int) error {
 		v.lines = d.lines
 		before = carry(before, d.lines, d.changes, int32(i))
 		if len(v.undone) > 0 && v.exists() {
-			now, err := content(ctx, st, v)
+			now, err := content(ctx, st.Blobs(), v)
 			if err != nil {
 				return err
 			}
@@ -387,9 +396,10 @@ func (l *past) atKnown(ctx context.Context, st *gitstore.Store, i int, known map
 	var list []segment
 	var old []byte
 	var err error
+	blobs := st.Blobs()
 	if s := of(k); s != nil {
 		list = s
-		if old, err = content(ctx, st, &l.versions[k]); err != nil {
+		if old, err = content(ctx, blobs, &l.versions[k]); err != nil {
 			return nil, err
 		}
 		k++
@@ -399,7 +409,7 @@ func (l *past) atKnown(ctx context.Context, st *gitstore.Store, i int, known map
 			return nil, errs.Wrap(err, "")
 		}
 		v := &l.versions[k]
-		now, err := content(ctx, st, v)
+		now, err := content(ctx, blobs, v)
 		if err != nil {
 			return nil, err
 		}
@@ -436,7 +446,7 @@ func (l *past) bringBack(ctx context.Context, st *gitstore.Store, i int, list []
 		if err != nil {
 			return nil, err
 		}
-		old, err := content(ctx, st, &l.versions[k])
+		old, err := content(ctx, st.Blobs(), &l.versions[k])
 		if err != nil {
 			return nil, err
 		}
