@@ -159,7 +159,7 @@ func (a *Admin) Status(ctx context.Context, store blob.Store) (*Status, error) {
 		return c.QueryRow(ctx, `SELECT count(*), coalesce(sum(bytes), 0) FROM garbage`).Scan(&s.Garbage.Objects, &s.Garbage.Bytes)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("cluster: %w", err)
+		return nil, prefixed(err)
 	}
 	s.Blobs = a.storeStatus(ctx, store)
 	return s, nil

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -113,7 +112,7 @@ func (a *Admin) Facts(ctx context.Context) (*Facts, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("cluster: %w", err)
+		return nil, prefixed(err)
 	}
 	return f, nil
 }

@@ -308,7 +308,7 @@ func final(err error) bool {
 // failure returns the error for a client of a transaction that did nothing.
 func (r *Records) failure(err error) error {
 	if errors.Is(err, ErrClosed) || final(err) {
-		return fmt.Errorf("cluster: records: %w", err)
+		return prefixed(fmt.Errorf("records: %w", err))
 	}
 	if errors.Is(err, sink.ErrRefused) || errors.Is(err, sink.ErrUnknown) {
 		return err

@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"umbra/internal/cluster/engine"
 )
@@ -17,6 +18,14 @@ var (
 	// ErrClosed is returned once the node was closed; nothing was done.
 	ErrClosed = engine.ErrClosed
 )
+
+// prefixed returns an error whose text begins with "cluster: ", once.
+func prefixed(err error) error {
+	if strings.HasPrefix(err.Error(), "cluster: ") {
+		return err
+	}
+	return fmt.Errorf("cluster: %w", err)
+}
 
 // OwnedError is returned by a claim of a workspace that another live node owns.
 type OwnedError struct {

@@ -44,7 +44,7 @@ func clusterFindings(ctx context.Context, cfg config.Config) []doctor.Finding {
 	x := &examination{}
 	opts, store, place, err := ClusterParts(ctx, cfg)
 	if err != nil {
-		x.add("cluster", doctor.Hurts, "correct the settings", "%v", err)
+		x.add("cluster", doctor.Hurts, "correct the settings", "%s", strings.TrimPrefix(err.Error(), "cluster: "))
 		return x.list
 	}
 	opts.Patience = doctorPatience
@@ -193,7 +193,7 @@ func (x *examination) store(ctx context.Context, store blob.Store, err error, pl
 func (x *examination) nodes(ctx context.Context, a *cluster.Admin, store blob.Store) {
 	s, err := a.Status(ctx, store)
 	if err != nil {
-		x.add("cluster", doctor.Hurts, "", "%v", err)
+		x.add("cluster", doctor.Hurts, "", "%s", strings.TrimPrefix(err.Error(), "cluster: "))
 		return
 	}
 	x.ok("cluster", "cluster %s, schema %d, lease %d ms, %d workspaces", s.Cluster, s.Schema, s.LeaseMS, s.Workspaces.Total)
