@@ -89,7 +89,12 @@ func (s *service) Record(t testing.TB, _, bucket, key string) (value []byte, ok 
 		return c.QueryRow(ctx, `SELECT (SELECT value FROM record WHERE key = $1)`, rowKey(bucket, key)).Scan(&value)
 	})
 	need.NoError(t, err)
-	return value, value != nil
+	if value == nil {
+		return nil, false
+	}
+	value, err = unpackValue(key, value)
+	need.NoError(t, err)
+	return value, true
 }
 
 func (s *service) Dropped(t testing.TB, ws string) (keys []string) {
@@ -167,7 +172,7 @@ func testShortKeys(t *testing.T, p *clustertest.Pair) {
 	defer func() { migrations = all }()
 	open(t, url, "n1").abandon()
 	db := strings.TrimSuffix(url[strings.LastIndexByte(url, '/')+1:], "?sslmode=disable")
-	p.A.In(db).SQL(`INSERT INTO record (bucket, key, value) VALUES ('tasks', '1', 'one'), ('tasks_by_time', '\x00ff', 'two'), ('none', '', 'three')`)
+	p.A.In(db).SQL(`INSERT INTO record (bucket, key, value) VALUES ('tasks', '1', 'one'), ('tasks_by_time', '\x00ff', 'two'), ('none', '', 'three'), ('none', 'x', '\x0102'), ('none', 'y', '')`)
 	migrations = all
 	n := open(t, url, "n2")
 	r := n.Records()
@@ -177,7 +182,7 @@ func testShortKeys(t *testing.T, p *clustertest.Pair) {
 		got = append(got, fmt.Sprintf("%s %q %s", bucket, key, value))
 		return nil
 	}))
-	if want := []string{`none "" three`, `tasks "1" one`, `tasks_by_time "\x00\xff" two`}; !slices.Equal(got, want) {
+	if want := []string{`none "" three`, "none \"x\" \x01\x02", `none "y" `, `tasks "1" one`, `tasks_by_time "\x00\xff" two`}; !slices.Equal(got, want) {
 		t.Errorf("the records are %q, want %q", got, want)
 	}
 }

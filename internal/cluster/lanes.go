@@ -389,7 +389,7 @@ func (r *recordArrays) add(g *group) {
 	}
 	for i, rec := range g.records {
 		if key := rowKey(rec.Bucket, string(rec.Key)); last[string(key)] == i {
-			r.ws, r.key, r.value = append(r.ws, g.ws), append(r.key, key), append(r.value, rec.Value)
+			r.ws, r.key, r.value = append(r.ws, g.ws), append(r.key, key), append(r.value, packValue(rec.Bucket, string(rec.Key), rec.Value))
 		}
 	}
 }

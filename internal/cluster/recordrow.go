@@ -71,7 +71,8 @@ var shortKeys = func() []string {
 		`ALTER INDEX record_pkey RENAME TO record_by_bucket_pkey`,
 		`CREATE TABLE record (key bytea PRIMARY KEY, value bytea NOT NULL) WITH (autovacuum_vacuum_scale_factor = 0.02)`,
 		`INSERT INTO record (key, value) SELECT CASE bucket` + code.String() +
-			` ELSE '\x00'::bytea || convert_to(bucket, 'UTF8') || '\x00'::bytea END || key, value FROM record_by_bucket ORDER BY 1`,
+			` ELSE '\x00'::bytea || convert_to(bucket, 'UTF8') || '\x00'::bytea END || key,
+			CASE WHEN value >= '\x00' AND value < '\x02' THEN '\x00'::bytea || value ELSE value END FROM record_by_bucket ORDER BY 1`,
 		`DROP TABLE record_by_bucket`,
 	}
 }()

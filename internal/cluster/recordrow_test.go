@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"umbra/internal/need"
@@ -34,5 +35,31 @@ func TestRecordRows(t *testing.T) {
 		if _, _, err := recordOf([]byte(row)); err == nil {
 			t.Errorf("%q is a record's row", row)
 		}
+	}
+}
+
+// TestRecordValues: a row's value is the record's again, and what a workspace at rest
+// keeps is small.
+func TestRecordValues(t *testing.T) {
+	for _, value := range []string{"", "\x00", "\x01", "\x02", "{}", `{"id":"a-1","status":"executing"}`, strings.Repeat("x", 100_000)} {
+		for _, bucket := range []string{"tasks", "area_data"} {
+			got, err := unpackValue("a-1", packValue(bucket, "a-1", []byte(value)))
+			need.NoError(t, err)
+			if string(got) != value {
+				t.Errorf("%q in %q is %q", value, bucket, got)
+			}
+		}
+	}
+	if packValue("tasks", "a", nil) != nil {
+		t.Error("a removed record has a value")
+	}
+	record := `{"id":"idle-39-25375485","root":"","kind":"virtual","namespace":["idle","39"],"created":"2026-11-27T22:51:11.161630705Z",` +
+		`"last_used":"2026-11-27T22:51:12.832712491Z","dev":0,"ino":0,"rest":{"head":"0a01937148a8597610e34ce5ea185dc469d81e1d","disk_bytes":2749}}`
+	packed := packValue("workspaces", "idle-39-25375485", []byte(record))
+	if len(packed) > 110 {
+		t.Errorf("a workspace's record of %d bytes takes %d", len(record), len(packed))
+	}
+	if _, err := unpackValue("idle-39-25375485", packed[:len(packed)/2]); err == nil {
+		t.Error("a torn value was read")
 	}
 }

@@ -222,8 +222,12 @@ func (r *Records) Each(ctx context.Context, fn func(bucket, key string, value []
 	var failed error
 	_, err = pgx.ForEachRow(rows, []any{&row, &value}, func() error {
 		var bucket, key string
-		if bucket, key, failed = recordOf(row); failed == nil {
-			failed = fn(bucket, key, value)
+		if bucket, key, failed = recordOf(row); failed != nil {
+			return failed
+		}
+		var unpacked []byte
+		if unpacked, failed = unpackValue(key, value); failed == nil {
+			failed = fn(bucket, key, unpacked)
 		}
 		return failed
 	})

@@ -132,10 +132,15 @@ func (t *recordTx) Get(bucket, key string) (value []byte, found bool, err error)
 	err = t.query(func(rows pgx.Rows) error {
 		value, found = nil, false
 		for rows.Next() {
-			if err := rows.Scan(&value); err != nil {
+			var row []byte
+			err := rows.Scan(&row)
+			if err == nil {
+				value, err = unpackValue(key, row)
+			}
+			if err != nil {
 				return err
 			}
-			value, found = orEmpty(value), true
+			found = true
 		}
 		return nil
 	}, `SELECT value FROM record WHERE key = $1`, rowKey(bucket, key))
@@ -145,7 +150,7 @@ func (t *recordTx) Get(bucket, key string) (value []byte, found bool, err error)
 // GetMany implements state.ManyGetter.
 func (t *recordTx) GetMany(bucket string, keys []string) (map[string][]byte, error) {
 	all := make(map[string][]byte, len(keys))
-	asked := make([][]byte, 0, len(keys))
+	asked, prefix := make([][]byte, 0, len(keys)), rowPrefix(bucket)
 	for _, key := range keys {
 		if value, known := t.own(bucket, key); !known {
 			asked = append(asked, rowKey(bucket, key))
@@ -156,11 +161,11 @@ func (t *recordTx) GetMany(bucket string, keys []string) (map[string][]byte, err
 	for part := range slices.Chunk(asked, laterPage) {
 		err := t.query(func(rows pgx.Rows) error {
 			for rows.Next() {
-				var key, value []byte
-				if err := rows.Scan(&key, &value); err != nil {
+				p, err := scanPair(rows, prefix)
+				if err != nil {
 					return err
 				}
-				all[string(key[len(rowPrefix(bucket)):])] = orEmpty(value)
+				all[p.key] = p.value
 			}
 			return nil
 		}, `SELECT key, value FROM record WHERE key = ANY ($1)`, part)
@@ -280,6 +285,17 @@ func (t *recordTx) walk(bucket, bound, page string, own []pair, less func(a, b s
 	}
 }
 
+// scanPair reads a record from its row.
+func scanPair(rows pgx.Rows, prefix string) (p pair, err error) {
+	var key, value []byte
+	if err := rows.Scan(&key, &value); err != nil {
+		return p, err
+	}
+	p.key = string(key[len(prefix):])
+	p.value, err = unpackValue(p.key, value)
+	return p, err
+}
+
 func (t *recordTx) page(sql, bucket, bound string, size int) (list []pair, err error) {
 	prefix := rowPrefix(bucket)
 	end := rowsEnd(bucket)
@@ -289,11 +305,11 @@ func (t *recordTx) page(sql, bucket, bound string, size int) (list []pair, err e
 	err = t.query(func(rows pgx.Rows) error {
 		list = make([]pair, 0, size)
 		for rows.Next() {
-			var key, value []byte
-			if err := rows.Scan(&key, &value); err != nil {
+			p, err := scanPair(rows, prefix)
+			if err != nil {
 				return err
 			}
-			list = append(list, pair{string(key[len(prefix):]), orEmpty(value)})
+			list = append(list, p)
 		}
 		return nil
 	}, sql, rowKey(bucket, bound), end, size)
@@ -396,7 +412,7 @@ func (t *recordTx) write(nonce int64) (stands bool, err error) {
 	for bucket, records := range t.changed {
 		for key, value := range records {
 			if value != nil {
-				keys, values = append(keys, rowKey(bucket, key)), append(values, value)
+				keys, values = append(keys, rowKey(bucket, key)), append(values, packValue(bucket, key, value))
 			} else if !t.dropped[bucket] {
 				gone = append(gone, rowKey(bucket, key))
 			}
