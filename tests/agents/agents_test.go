@@ -12,10 +12,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"umbra/internal/need"
+	"umbra/internal/state"
 	"umbra/tests/harness"
 )
 
@@ -100,6 +102,22 @@ func (s *scene) wire(t *testing.T, agents ...string) {
 		args = append(args, "--agent", a)
 	}
 	s.run(t, "umbra", append(args, s.dir)...)
+}
+
+// endStarted ends the server that a hook started, and waits until it has closed its files.
+func (s *scene) endStarted(t *testing.T) {
+	t.Helper()
+	dir := filepath.Join(s.home, ".local", "share", "umbra")
+	for range 600 {
+		holder, held, err := state.FindHolder(dir)
+		need.NoError(t, err)
+		if !held {
+			return
+		}
+		_ = syscall.Kill(holder.PID, syscall.SIGTERM) // again does no harm
+		<-time.After(50 * time.Millisecond)
+	}
+	t.Error("the server did not end")
 }
 
 func (s *scene) put(t *testing.T, name, text string) {

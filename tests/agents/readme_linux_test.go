@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -122,22 +121,7 @@ func TestReadmeFirstUndo(t *testing.T) {
 	m := newModel(t, map[string]map[string][]step{"codex": {"main": {{calls: []toolCall{{name: "exec_command", args: map[string]any{
 		"cmd": "sed -i s/old/new/ base.txt; rm gone.txt; echo one > added.txt"}}}}}}}, nil)
 	s.settings(t, m)
-	t.Cleanup(func() { // the server that the hook started
-		lock := filepath.Join(home, ".local", "share", "umbra", "lock")
-		raw, _ := os.ReadFile(lock)
-		var holder struct{ PID int }
-		if json.Unmarshal(raw, &holder) != nil || holder.PID <= 1 {
-			return
-		}
-		_ = syscall.Kill(holder.PID, syscall.SIGTERM)
-		for range 600 { // the files are in use until it has ended
-			if raw, err := os.ReadFile(lock); err != nil || len(raw) == 0 {
-				return
-			}
-			<-time.After(50 * time.Millisecond)
-		}
-		t.Error("the server did not end")
-	})
+	t.Cleanup(func() { s.endStarted(t) })
 	before := s.files(t)
 	var after map[string]string
 	began := time.Now()
