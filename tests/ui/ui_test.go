@@ -86,6 +86,11 @@ func TestViews(t *testing.T) {
 	scenario(t, "views.mjs", harness.Start(t, harness.Options{}))
 }
 
+// What comes at the wrong moment: early keys, double clicks, late answers, failed pages.
+func TestRaces(t *testing.T) {
+	scenario(t, "races.mjs", harness.Start(t, harness.Options{}))
+}
+
 // A text found in files and history, the whole diff, the palette, keys alone; every
 // view at three widths in two themes.
 func TestFind(t *testing.T) {

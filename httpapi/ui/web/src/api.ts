@@ -1,6 +1,6 @@
 // Requests to the server: the token, errors, paths in URLs, downloads.
 
-import { answered, failed } from "./reach";
+import { answered, failed, onReach } from "./reach";
 
 const tokenKey = "umbra.token";
 /** actor is whose the page's own changes are, where no token has a name. */
@@ -80,6 +80,28 @@ async function errorOf(res: Response): Promise<ApiError> {
 export async function getJSON<T>(path: string, signal?: AbortSignal): Promise<T> {
   const res = await request(path, { headers: { Accept: "application/json" }, ...(signal ? { signal } : {}) });
   return (await res.json()) as T;
+}
+
+/** Failing reports an error and what tries again, and then, with "", that it is tried. */
+export type Failing = (error: string, again: () => void) => void;
+
+/** insist is getJSON for one page of many: what is read already stays if it fails, and it is tried again on request and when the server is back. */
+export async function insist<T>(path: string, signal: AbortSignal, failing: Failing): Promise<T> {
+  for (;;) {
+    try {
+      return await getJSON<T>(path, signal);
+    } catch (e) {
+      if (aborted(e)) throw e;
+      let off = () => {};
+      await new Promise<void>((go) => {
+        off = onReach((ok) => ok && go());
+        signal.addEventListener("abort", () => go(), { once: true });
+        failing(sentence(e), go);
+      });
+      off();
+      if (!signal.aborted) failing("", () => {});
+    }
+  }
 }
 
 export async function postJSON<T>(path: string, body: unknown, headers: Record<string, string> = {}): Promise<T> {

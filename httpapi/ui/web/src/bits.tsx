@@ -1,7 +1,7 @@
 // Small pieces that all pages use.
 
 import type { ComponentChildren } from "preact";
-import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { aborted, sentence, text } from "./api";
 import { ago, exact, operation, split, visible, who } from "./format";
@@ -17,9 +17,9 @@ export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, key: unkno
     const abort = new AbortController();
     set((s) => ({ ...s, data: s.key === name ? s.data : undefined, loading: true, key: name }));
     load(abort.signal).then(
-      (data) => set({ data, error: "", loading: false, key: name }),
+      (data) => abort.signal.aborted || set({ data, error: "", loading: false, key: name }),
       (e) => {
-        if (!aborted(e)) set({ data: undefined, error: sentence(e), loading: false, key: name });
+        if (!aborted(e) && !abort.signal.aborted) set({ data: undefined, error: sentence(e), loading: false, key: name });
       },
     );
     return () => abort.abort();
@@ -42,20 +42,25 @@ export function usePoll<T>(load: (signal: AbortSignal) => Promise<T>, every: num
   useEffect(() => {
     const abort = new AbortController();
     let timer: ReturnType<typeof setTimeout> | undefined;
+    let asked = 0;
     const run = async () => {
       clearTimeout(timer);
+      const round = ++asked;
+      // An answer that a later one has overtaken is not shown.
+      const overtaken = () => abort.signal.aborted || round !== asked;
       if (document.visibilityState === "visible") {
         try {
           const data = await current.current(abort.signal);
           const text = JSON.stringify(data);
           // What is as it was is not drawn again.
-          if (!abort.signal.aborted) set((s) => (s.key === name && s.text === text && s.error === "" ? s : { data, text, error: "", key: name }));
+          if (!overtaken()) set((s) => (s.key === name && s.text === text && s.error === "" ? s : { data, text, error: "", key: name }));
         } catch (e) {
-          if (!aborted(e) && !abort.signal.aborted) set((s) => ({ ...(s.key === name ? s : { data: undefined, text: "" }), error: sentence(e), key: name }));
+          if (!aborted(e) && !overtaken()) set((s) => ({ ...(s.key === name ? s : { data: undefined, text: "" }), error: sentence(e), key: name }));
         }
       }
+      if (overtaken()) return;
       clearTimeout(timer);
-      if (!abort.signal.aborted) timer = setTimeout(run, every);
+      timer = setTimeout(run, every);
     };
     const seen = () => document.visibilityState === "visible" && void run();
     void run();
@@ -84,7 +89,8 @@ export function useNow(): number {
 export function useKeys(keys: Record<string, (e: KeyboardEvent) => void>, inner = false): void {
   const current = useRef(keys);
   current.current = keys;
-  useEffect(() => {
+  // Before the first paint: a key that comes with it is one of this page.
+  useLayoutEffect(() => {
     const down = (e: KeyboardEvent) => {
       if (e.ctrlKey || e.metaKey || e.altKey || e.defaultPrevented) return;
       if (document.querySelector("dialog[open]")) return;
@@ -222,6 +228,19 @@ export function ErrorBox(p: { error: string; retry?: () => void; home?: boolean 
         </p>
       )}
     </div>
+  );
+}
+
+/** Failed is an error in a line of text, and a button that tries again. */
+export function Failed(p: { error: string; retry: () => void }) {
+  if (!p.error) return null;
+  return (
+    <>
+      , {p.error}{" "}
+      <button type="button" class="link" onClick={p.retry}>
+        Try again
+      </button>
+    </>
   );
 }
 

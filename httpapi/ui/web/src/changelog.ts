@@ -1,7 +1,7 @@
 // A task's changelog in the page: the newest page first, the older ones behind
 // it, and new ones from the stream.
 
-import { aborted, getJSON, sentence } from "./api";
+import { aborted, getJSON, insist, sentence } from "./api";
 import type { Call, Entry, StreamData } from "./types";
 
 /** Item is what the timeline keeps of an entry; a hundred thousand must fit. */
@@ -53,6 +53,8 @@ export class Changelog {
   complete = false;
   loading = false;
   error = "";
+  /** retry asks again for what could not be loaded. */
+  retry = () => {};
   /** ready reports that the newest entries are here. */
   ready = false;
   lastSeq = 0;
@@ -152,7 +154,12 @@ export class Changelog {
 
   private async page(after: number, limit: number): Promise<Item[]> {
     const url = `/tasks/${encodeURIComponent(this.task)}/changes?after=${after}&limit=${limit}`;
-    const body = await getJSON<{ entries: RawEntry[] }>(url, this.abort.signal);
+    const body = await insist<{ entries: RawEntry[] }>(url, this.abort.signal, (error, again) => {
+      this.error = error;
+      this.retry = again;
+      if (error) this.ready = true;
+      this.settle();
+    });
     return body.entries.map((e) => this.item(e));
   }
 

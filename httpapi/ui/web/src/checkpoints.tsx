@@ -63,11 +63,14 @@ export function Checkpoints(p: { workspace: string; now: number; onMade: () => v
   const loaded = useCheckpoints(p.workspace, 0);
   const [name, setName] = useState("");
   const [error, setError] = useState("");
+  const [working, setWorking] = useState(false);
   const [restoring, setRestoring] = useState<Checkpoint | null>(null);
   const list = [...(loaded.data ?? [])].sort((a, b) => Date.parse(b.at) - Date.parse(a.at));
   const make = () => {
+    if (working) return;
+    setWorking(true);
     setError("");
-    postJSON<Checkpoint>(base, { name: name.trim() }).then(
+    const made = postJSON<Checkpoint>(base, { name: name.trim() }).then(
       () => {
         setName("");
         announce("The checkpoint is made.");
@@ -76,6 +79,7 @@ export function Checkpoints(p: { workspace: string; now: number; onMade: () => v
       },
       (e) => setError(sentence(e)),
     );
+    void made.finally(() => setWorking(false));
   };
   return (
     <>
@@ -106,7 +110,7 @@ export function Checkpoints(p: { workspace: string; now: number; onMade: () => v
         }}
       >
         <input type="search" aria-label="Name of a new checkpoint" placeholder="Name of a new one" spellcheck={false} value={name} onInput={(e) => setName(e.currentTarget.value)} />
-        <button type="submit" disabled={name.trim() === ""}>
+        <button type="submit" disabled={name.trim() === "" || working}>
           Make
         </button>
       </form>

@@ -1,10 +1,10 @@
 // What a text search finds: lines of files as they are now, and changes of the
 // history that added or removed lines with it.
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
-import { aborted, getJSON, sentence, text } from "./api";
-import { ErrorBox, Loading, OpBadge, PathName, Time, useLoad } from "./bits";
+import { aborted, type Failing, getJSON, insist, sentence, text } from "./api";
+import { ErrorBox, Failed, Loading, OpBadge, PathName, Time, useLoad } from "./bits";
 import { useTokens } from "./diff/highlight";
 import { segments } from "./diff/words";
 import { count, visible, who } from "./format";
@@ -114,6 +114,7 @@ function Past(p: { sources: Source[]; text: string; path: string; now: number })
   const [state, setState] = useState<"reading" | "more" | "done">("reading");
   const [error, setError] = useState("");
   const [resume, setResume] = useState<(() => void) | null>(null);
+  const again = useRef(() => {});
   const key = JSON.stringify([p.sources.map((s) => s.workspace), p.text]);
   useEffect(() => {
     const abort = new AbortController();
@@ -122,12 +123,16 @@ function Past(p: { sources: Source[]; text: string; path: string; now: number })
     setSearched(0);
     setError("");
     setState("reading");
+    const failing: Failing = (said, retry) => {
+      again.current = retry;
+      setError(said);
+    };
     const run = async () => {
       for (const s of p.sources) {
         let next: string | null = null;
         do {
           const url: string = `/workspaces/${encodeURIComponent(s.workspace)}/log/search?${query(p.text)}${next ? `&after=${encodeURIComponent(next)}` : ""}`;
-          const page: { hits: Omit<Hit, "workspace">[]; next: string | null; searched: number } = await getJSON(url, abort.signal);
+          const page: { hits: Omit<Hit, "workspace">[]; next: string | null; searched: number } = await insist(url, abort.signal, failing);
           setHits((h) => h.concat(page.hits.map((e) => ({ ...e, workspace: s.workspace }))));
           setSearched((n) => n + page.searched);
           next = page.next;
@@ -162,8 +167,8 @@ function Past(p: { sources: Source[]; text: string; path: string; now: number })
       <h2>In history</h2>
       <p class="state dim" role="status">
         {list.length === 0 && state === "done" ? `None of ${count(searched, "change")} added or removed this text` : `${count(list.length, "change")} of ${count(searched, "change")}`}
-        {state === "reading" && ", reading …"}
-        {error && `, ${error}`}
+        {state === "reading" && !error && ", reading …"}
+        <Failed error={error} retry={() => again.current()} />
         {state === "more" && (
           <button type="button" class="link" onClick={() => resume?.()}>
             search on

@@ -3,9 +3,9 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
-import { aborted, getJSON, sentence, text } from "./api";
+import { aborted, type Failing, insist, sentence, text } from "./api";
 import { Flags, flagsOf } from "./checkpoints";
-import { certaintyWords, OpBadge, PathName, sharedBy, Time, Who } from "./bits";
+import { certaintyWords, Failed, OpBadge, PathName, sharedBy, Time, Who } from "./bits";
 import { count, num, turnName } from "./format";
 import { to } from "./route";
 import type { Checkpoint, Entry } from "./types";
@@ -34,6 +34,7 @@ export function LogList(p: { sources: Source[]; query: LogQuery; now: number; la
   const [state, setState] = useState<"reading" | "more" | "done">("reading");
   const [error, setError] = useState("");
   const resume = useRef<(() => void) | null>(null);
+  const again = useRef(() => {});
   const searching = p.query.path !== "" || p.query.actor !== "";
   const key = JSON.stringify([p.sources.map((s) => s.workspace), p.query, p.version]);
 
@@ -48,6 +49,10 @@ export function LogList(p: { sources: Source[]; query: LogQuery; now: number; la
     const fits = (e: Entry) =>
       (!path || text(e.path, e.path_encoding).toLowerCase().includes(path) || (e.new_path !== null && text(e.new_path, e.path_encoding).toLowerCase().includes(path))) &&
       (!actor || e.actor.toLowerCase().includes(actor));
+    const failing: Failing = (said, retry) => {
+      again.current = retry;
+      setError(said);
+    };
     const run = async () => {
       let found = 0;
       let bound = enough;
@@ -55,7 +60,7 @@ export function LogList(p: { sources: Source[]; query: LogQuery; now: number; la
         let next: string | null = null;
         do {
           const url: string = `/workspaces/${encodeURIComponent(source.workspace)}/log?limit=${page}${next ? `&after=${encodeURIComponent(next)}` : ""}`;
-          const answer: { entries: Entry[]; next: string | null } = await getJSON(url, abort.signal);
+          const answer: { entries: Entry[]; next: string | null } = await insist(url, abort.signal, failing);
           const more: Hit[] = answer.entries.filter(fits).map((e) => ({ ...e, workspace: source.workspace }));
           found += more.length;
           setRead((n) => n + answer.entries.length);
@@ -96,9 +101,9 @@ export function LogList(p: { sources: Source[]; query: LogQuery; now: number; la
     <section class="log" aria-label={p.label}>
       <p class="state dim" role="status">
         {searching ? `${num(hits.length)} of ${count(read, "change")}` : count(hits.length, "change")}
-        {state === "reading" && ", reading …"}
+        {state === "reading" && !error && ", reading …"}
         {state === "more" && !searching && ", more below"}
-        {error && `, ${error}`}
+        <Failed error={error} retry={() => again.current()} />
         {state === "more" && searching && (
           <button type="button" class="link" onClick={() => resume.current?.()}>
             search on

@@ -1,7 +1,7 @@
 // The page: what is always there, and which part of it the address names.
 
 import { render } from "preact";
-import { useCallback, useEffect, useState } from "preact/hooks";
+import { useCallback, useEffect, useLayoutEffect, useState } from "preact/hooks";
 
 import { Gone } from "./gone";
 import { ErrorBox, Icon, useKeys } from "./bits";
@@ -53,7 +53,7 @@ function App() {
     media.addEventListener("change", change);
     return () => media.removeEventListener("change", change);
   }, []);
-  useEffect(() => {
+  useLayoutEffect(() => {
     // Also in a field; but not over another dialog.
     const down = (e: KeyboardEvent) => {
       if (!(e.ctrlKey || e.metaKey) || e.altKey || e.key.toLowerCase() !== "k" || document.querySelector("dialog[open]:not(.palette)")) return;

@@ -6,7 +6,7 @@ import { ApiError, postJSON, sentence, text } from "./api";
 import { announce, ErrorBox, Loading, OpBadge, PathName } from "./bits";
 import { Dialog } from "./dialog";
 import { parse, type Row } from "./diff/parse";
-import { Lines } from "./diff/view";
+import { digits, Lines } from "./diff/view";
 import { count, newUndo, short, split, turnName, visible } from "./format";
 import { to } from "./route";
 import { ThreeWay } from "./threeway";
@@ -299,7 +299,7 @@ function Result(p: { diff: string; path: string }) {
   }, [p.diff]);
   const shown = useMemo(() => rows.slice(0, mostLines), [rows]);
   return (
-    <div class="diff result" role="table" aria-label={`Result in ${visible(p.path)}`}>
+    <div class={`diff ${digits(shown)} result`} role="table" aria-label={`Result in ${visible(p.path)}`}>
       <div role="rowgroup">
         <Lines rows={shown} path={p.path} />
       </div>

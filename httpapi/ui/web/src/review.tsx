@@ -10,7 +10,7 @@ import type { Changelog } from "./changelog";
 import { Dialog } from "./dialog";
 import { languageOf } from "./diff/highlight";
 import { pair, parse, type Row } from "./diff/parse";
-import { heightOf, InlineRow, usePaint } from "./diff/view";
+import { digits, heightOf, InlineRow, usePaint } from "./diff/view";
 import { count, num, short, visible } from "./format";
 import { Images, isImage, type Sides } from "./images";
 import { to } from "./route";
@@ -256,6 +256,7 @@ export function Review(p: { task: Task; log: Changelog; version: number; settled
     });
   }, [all, who, filter]);
   const lines = useMemo(() => layOut(shown, bodies), [shown, bodies]);
+  const width = useMemo(() => digits(lines.rows), [lines]);
   const paint = usePaint(lines.rows, (i) => languageOf(shown[lines.of[i]!]!.path));
 
   const open = all.filter((h) => undecided(h, marks)).length;
@@ -349,7 +350,10 @@ export function Review(p: { task: Task; log: Changelog; version: number; settled
       if (rows.length === 0) rows.push({ kind: "note", text: d.diff.length > largestFile ? "The file is too large to show here." : "The file has no lines.", old: 0, now: 0, mate: -1 });
       setBodies((b) => new Map(b).set(h.id, rows));
     };
-    load().catch((e) => announce(sentence(e)));
+    load().catch((e) => {
+      touched.current.delete(h.id); // it is loaded when it is seen again
+      announce(sentence(e));
+    });
   };
   useKeys(
     {
@@ -433,7 +437,7 @@ export function Review(p: { task: Task; log: Changelog; version: number; settled
         {!loaded.hunks && !loaded.error && <Loading what="the hunks" />}
         {loaded.hunks && (
           <VirtualList
-            class="diff inline"
+            class={`diff ${width} inline`}
             role="table"
             label="Hunks"
             handle={handle}

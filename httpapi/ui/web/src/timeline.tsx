@@ -4,7 +4,7 @@ import { useMemo, useRef, useState } from "preact/hooks";
 
 import { type Changelog, type Item, keyOf } from "./changelog";
 import { text } from "./api";
-import { Against, agentColor, certaintyWords, Icon, OpBadge, PathName, sharedBy, Time, useKeys, Who } from "./bits";
+import { Against, agentColor, certaintyWords, Failed, Icon, OpBadge, PathName, sharedBy, Time, useKeys, Who } from "./bits";
 import { Flags, flagsOf } from "./checkpoints";
 import { clock, count, num, turnName, undoPrefix, visible } from "./format";
 import { go, to } from "./route";
@@ -188,7 +188,7 @@ export function Timeline(p: { task: Task; log: Changelog; version: number; selec
       <p class="state dim">
         {filtered ? `${num(arranged.matching)} of ${num(log.items.length)}` : count(Math.max(log.items.length, p.task.changes), "change")}
         {log.loading && log.oldest > 0 && `, loading ${num(log.items.length)} …`}
-        {log.error && `, ${log.error}`}
+        <Failed error={log.error} retry={log.retry} />
         {!log.loading && !log.complete && !log.error && (
           <button type="button" class="link" onClick={() => log.more()}>
             load older ones

@@ -36,6 +36,7 @@ export function WorkspacePage(p: { id: string }) {
   const [marks, setMarks] = useState(0);
   const checkpoints = useCheckpoints(p.id, marks + version);
   const [syncing, setSyncing] = useState("");
+  const [working, setWorking] = useState(false);
   const [scope, setScope] = useState<Scope | null>(null);
   useKeys({ u: () => go(to([])) });
 
@@ -59,8 +60,9 @@ export function WorkspacePage(p: { id: string }) {
   if (loaded.error) return <ErrorBox error={loaded.error} retry={loaded.reload} />;
   if (!w) return <Loading what="the workspace" />;
   const sync = () => {
+    setWorking(true);
     setSyncing("Reading the disk …");
-    postJSON<{ changed: number }>(`${base}/sync`, {}).then(
+    const synced = postJSON<{ changed: number }>(`${base}/sync`, {}).then(
       (r) => {
         setSyncing(r.changed > 0 ? `${count(r.changed, "change")} found.` : "Nothing had changed.");
         setVersion((n) => n + 1);
@@ -68,6 +70,7 @@ export function WorkspacePage(p: { id: string }) {
       },
       (e) => setSyncing(sentence(e)),
     );
+    void synced.finally(() => setWorking(false));
   };
   const clone = `git clone ${location.origin}/git/${w.id}.git`;
   return (
@@ -103,7 +106,7 @@ export function WorkspacePage(p: { id: string }) {
             </>
           )}
           {w.root && (
-            <button type="button" onClick={sync}>
+            <button type="button" disabled={working} onClick={sync}>
               Sync with the disk
             </button>
           )}

@@ -154,6 +154,7 @@ export function DiffView(p: { parsed: Parsed; path: string; mode: Mode; label: s
   const { rows, pairs } = p.parsed;
   const split = p.mode === "split";
   const list = useMemo(() => ({ rows, split }), [rows, split]);
+  const width = useMemo(() => digits(rows), [rows]);
   const chars = (n: number, width: number, gutters: number) =>
     Math.max(1, Math.ceil(Math.min(n, longestLine) / Math.max(8, Math.floor((width - gutters) / charWidth)))) * lineHeight;
   const estimate = (i: number, width: number) => {
@@ -185,7 +186,7 @@ export function DiffView(p: { parsed: Parsed; path: string; mode: Mode; label: s
     <>
       {p.parsed.clipped && <p class="notice">The diff is too long for a page: its beginning is shown. Download it to see all.</p>}
       <VirtualList
-        class={`diff ${p.mode} ${p.gutter ? "blamed" : ""}`}
+        class={`diff ${width} ${p.mode} ${p.gutter ? "blamed" : ""}`}
         role="table"
         label={p.label}
         data={list}
@@ -198,6 +199,11 @@ export function DiffView(p: { parsed: Parsed; path: string; mode: Mode; label: s
       />
     </>
   );
+}
+
+/** digits is the class for the width of the longest line number. */
+export function digits(rows: Row[]): string {
+  return `digits-${String(rows.reduce((most, r) => Math.max(most, r.old, r.now), 0)).length}`;
 }
 
 function fixed(row: Row): number | undefined {
