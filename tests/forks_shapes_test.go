@@ -114,6 +114,52 @@ func TestForkMergeRenamedDirectory(t *testing.T) {
 	}
 }
 
+// A file is merged as the one that it is in the common history, also where the target has
+// another one at its name by now.
+func TestForkMergeNameReused(t *testing.T) {
+	swap := [][2]string{{"a", "t"}, {"b", "a"}, {"t", "b"}}
+	for name, x := range map[string]struct {
+		parent, fork [][2]string // renames; to "": the file is written
+		merged       string
+		rebase       bool
+	}{
+		"a file of a swap is edited":      {swap, [][2]string{{"a", ""}}, "./a:b ./b:changed ./c:c", false},
+		"both swap":                       {swap, swap, "./a:b ./b:a ./c:c", false},
+		"the other one gets a new name":   {[][2]string{{"a", "d"}, {"a", ""}}, [][2]string{{"a", "e"}}, "./a:changed ./b:b ./c:c ./e:a", false},
+		"a rebase renames what it was of": {[][2]string{{"a", "d"}}, [][2]string{{"a", "e"}, {"a", ""}}, "./a:changed ./b:b ./c:c ./d:a", true},
+	} {
+		p := newProject(t, map[string]string{"a": "a\n", "b": "b\n", "c": "c\n"})
+		task := p.task(t)
+		ws := "/workspaces/" + task.str("workspace_id")
+		dir := filepath.Join(t.TempDir(), "fork")
+		fork := p.forks(t, ws, map[string]any{"kind": "copy", "path": dir})[0]["id"].(string)
+		p.post(t, "/tasks", map[string]any{"task_id": "f", "workspace": fork, "goal": "try"}).want(t, 201)
+		for _, side := range []struct {
+			task string
+			do   [][2]string
+		}{{task.ID, x.parent}, {"f", x.fork}} {
+			for _, do := range side.do {
+				if do[1] != "" {
+					p.post(t, "/tasks/"+side.task+"/move", map[string]any{"from": do[0], "to": do[1]}).want(t, 200)
+				} else if a := p.call(t, "PUT", "/tasks/"+side.task+"/content?path="+do[0], []byte("changed\n")); a.Status/100 != 2 {
+					t.Fatalf("%s: %d %s", name, a.Status, a.Body)
+				}
+			}
+		}
+		at := p.dir
+		if x.rebase {
+			at = dir
+			p.post(t, "/workspaces/"+fork+"/rebase", map[string]any{}).want(t, 200)
+		} else {
+			p.merge(t, fork, map[string]any{})
+		}
+		if got := strings.Join(strings.Fields(sh(t, at, "find . -name .git -prune -o -type f -print | LC_ALL=C sort | xargs grep -H ''")), " "); got != x.merged {
+			t.Errorf("%s: it has %s, not %s", name, got, x.merged)
+		}
+		p.Stop()
+	}
+}
+
 // A merge knows what the target has of a workspace also after a purge there gave its commits
 // other ids.
 func TestForkMergeAfterPurge(t *testing.T) {

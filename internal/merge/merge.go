@@ -250,6 +250,9 @@ type merger struct {
 	tip       gitstore.Snapshot   // of into
 	over      map[string]cell     // what is planned for paths of into
 	moves     []lineage.Move      // of files that into made since
+	sent      []lineage.Move      // and from, if into made any
+	shared    gitstore.Snapshot   // of the common history, likewise
+	seq       uint64              // of the commit of from that is planned
 	dirs      []lineage.Move      // of whole directories
 	deferred  map[string]bool     // paths of the source that are merged as a whole
 	excluded  map[string]Conflict // paths that are left out of all commits
@@ -495,6 +498,9 @@ func (m *merger) within(path string) bool {
 
 // follow gives the name that a path of the common history has in the target now.
 func (m *merger) follow(path string) (string, error) {
+	if to, err := m.moved(path); err != nil || to != "" {
+		return to, err
+	}
 	if v, err := m.at(path); err != nil || v.Mode != 0 {
 		return path, err
 	}
@@ -514,6 +520,32 @@ func (m *merger) follow(path string) (string, error) {
 	}
 	if v, err := m.at(string(now)); err != nil || v.Mode == 0 {
 		return path, err
+	}
+	return string(now), nil
+}
+
+// moved returns the name that the target gave a file of the common history which the source
+// has at a path, before the commit that is planned; empty: it gave it none. The target may
+// have another file at the path by now.
+func (m *merger) moved(path string) (string, error) {
+	now, last := wspath.Path(path), uint64(0)
+	for _, r := range m.moves {
+		if to, ok := r.Follow(now); ok && r.Seq != last { // a commit's renames are at one time
+			now, last = to, r.Seq
+		}
+	}
+	left := func(r lineage.Move) bool {
+		_, ok := r.Follow(wspath.Path(path))
+		return ok && r.Seq < m.seq
+	}
+	if string(now) == path || slices.ContainsFunc(m.sent, left) {
+		return "", nil
+	}
+	if _, ok, err := m.shared.Lookup(wspath.Path(path)); err != nil || !ok {
+		return "", err
+	}
+	if v, err := m.at(string(now)); err != nil || v.Mode == 0 {
+		return "", err
 	}
 	return string(now), nil
 }

@@ -47,6 +47,7 @@ func (m *merger) attempt() (again bool, err error) {
 		s.todo = nil
 	}
 	for i, s := range m.steps {
+		m.seq = s.commit.Seq
 		for _, c := range s.changes {
 			if m.skipped[c.path] || c.from != "" && m.skipped[c.from] {
 				m.skipped[c.path] = true
@@ -360,6 +361,17 @@ func (m *merger) readMoves() error {
 		} else {
 			m.moves = append(m.moves, r)
 		}
+	}
+	if err != nil || len(m.moves) == 0 || m.since == 0 {
+		return err
+	}
+	theirs := m.from.Store()
+	if m.sent, err = lineage.Since(m.ctx, theirs, m.since+1, theirs.Tip().Seq, nil); err != nil {
+		return err
+	}
+	at, err := theirs.CommitAt(m.ctx, m.since)
+	if err == nil {
+		m.shared, err = theirs.SnapshotOf(m.ctx, at)
 	}
 	return err
 }
