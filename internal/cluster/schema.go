@@ -15,9 +15,8 @@ import (
 )
 
 // migrations lead from one schema to the next; the first makes that of an empty
-// database. A migration must leave the program
-// before it running, so it adds; where it cannot, min keeps that program out. shortKeys
-// did so before the first release.
+// database. A migration must leave the program before it running, so it adds; where it
+// cannot, min keeps that program out, as shortKeys did before the first release.
 var migrations = []migration{{min: 1, statements: first}, {min: 1, statements: writers}, {min: 1, statements: adoptions}, {min: 4, statements: shortKeys}}
 
 type migration struct {

@@ -144,7 +144,7 @@ func TestVerbs(t *testing.T) {
 	}
 	// One name is one node.
 	status, _, stderr := harness.Run(t, r.env, "serve", "--listen", "127.0.0.1:0", "--data-dir", t.TempDir(), "--cluster", r.url, "--blobs", r.blobs, "--node", "n1")
-	if status != 1 || !strings.Contains(stderr, "umbra: cluster: node_name_taken: Node n1 is live at "+s.Nodes[0].Address+"\n") {
+	if status != 1 || !strings.Contains(stderr, "umbra: cluster: node_name_taken: Node n1 is live at "+s.Nodes[0].Address+".\n") {
 		t.Errorf("a second n1: exit status %d, %s", status, stderr)
 	}
 	// A node that was killed is back at once on its data directory.
@@ -176,7 +176,7 @@ func TestStartRefusals(t *testing.T) {
 		status int
 		want   string
 	}{
-		{"one without the other", []string{"--cluster", r.url}, r.env, 2, "cluster_incomplete: cluster.url and cluster.blobs belong together; cluster.blobs is missing\n"},
+		{"one without the other", []string{"--cluster", r.url}, r.env, 2, "cluster_incomplete: cluster.url and cluster.blobs belong together; cluster.blobs is missing.\n"},
 		{"another scheme", []string{"--cluster", "mysql://u:s3cret@h/d", "--blobs", r.blobs}, r.env, 2, "cluster_url_invalid: "},
 		{"a wrong store", []string{"--cluster", r.url, "--blobs", "s3://"}, r.env, 2, "blobs_url_invalid: "},
 		{"another cluster's store", []string{"--cluster", other, "--blobs", r.blobs}, r.env, 1, "blobs_other_cluster: s3://packs/prod belongs to cluster "},

@@ -79,7 +79,7 @@ func TestNotImported(t *testing.T) {
 	one.Do("POST", "/tasks", map[string]any{"goal": "one", "kind": "virtual", "namespace": []string{"a"}}).Expect(http.StatusCreated)
 	one.Stop()
 	status, _, stderr := harness.Run(t, r.env, "serve", "--listen", "127.0.0.1:0", "--data-dir", one.DataDir, "--node", "n1", "--cluster", r.url, "--blobs", r.blobs)
-	if status != 1 || !strings.Contains(stderr, "umbra: cluster: data_dir_not_imported: "+one.DataDir+" has ") || !strings.Contains(stderr, " of its own; run umbra cluster import\n") {
+	if status != 1 || !strings.Contains(stderr, "umbra: cluster: data_dir_not_imported: "+one.DataDir+" has ") || !strings.Contains(stderr, " of its own; run umbra cluster import.\n") {
 		t.Errorf("exit status %d, %s", status, stderr)
 	}
 	// One that was a node's is a cache.

@@ -15,10 +15,8 @@ type Refusal struct {
 	Err      error // the cause, if there is one
 }
 
-// Error returns "cluster: <code>: <sentence>", without the sentence's full stop.
-func (r *Refusal) Error() string {
-	return "cluster: " + r.Code + ": " + strings.TrimSuffix(r.Sentence, ".")
-}
+// Error returns "cluster: <code>: <sentence>".
+func (r *Refusal) Error() string { return "cluster: " + r.Code + ": " + r.Sentence }
 
 // Unwrap returns the cause.
 func (r *Refusal) Unwrap() error { return r.Err }
