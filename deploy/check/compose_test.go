@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,7 +13,13 @@ import (
 
 func compose(t *testing.T, env ...string) (*types.Project, error) {
 	t.Helper()
-	opts, err := cli.NewProjectOptions([]string{"../compose/compose.yaml"}, cli.WithEnv(env), cli.WithResolvedPaths(true))
+	return composed(t, []string{"../compose/compose.yaml"}, env)
+}
+
+// composed reads compose files, each of which changes those before it.
+func composed(t *testing.T, files, env []string) (*types.Project, error) {
+	t.Helper()
+	opts, err := cli.NewProjectOptions(files, cli.WithEnv(env), cli.WithResolvedPaths(true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,5 +76,28 @@ func TestCompose(t *testing.T) {
 		if _, err := compose(t, env...); err == nil || !strings.Contains(err.Error(), missing) {
 			t.Errorf("without %s: %v", missing, err)
 		}
+	}
+}
+
+// TestComposeStandby: the former primary follows the other server by the same script.
+func TestComposeStandby(t *testing.T) {
+	p, err := composed(t, []string{"../compose/compose.yaml", "../compose/db1-standby.yaml"}, []string{"UMBRA_DB_PASSWORD=a", "UMBRA_STORE_SECRET=b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, two := p.Services["db1"], p.Services["db2"]
+	if !slices.Equal(one.Entrypoint, two.Entrypoint) || one.User != two.User || !slices.Contains(one.Command, "cluster_name=db1") {
+		t.Errorf("db1 runs %q %q as %q", one.Entrypoint, one.Command, one.User)
+	}
+	for key := range two.Environment {
+		if one.Environment[key] == nil || *one.Environment[key] == "" {
+			t.Errorf("db1 has no %s", key)
+		}
+	}
+	if *one.Environment["PRIMARY"] != "db2" || *one.Environment["STANDBY"] != "db1" {
+		t.Errorf("db1 follows %s as %s", *one.Environment["PRIMARY"], *one.Environment["STANDBY"])
+	}
+	if !slices.ContainsFunc(one.Volumes, func(v types.ServiceVolumeConfig) bool { return v.Target == "/standby.sh" }) {
+		t.Error("db1 does not have the script")
 	}
 }

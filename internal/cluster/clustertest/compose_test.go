@@ -11,7 +11,8 @@ import (
 )
 
 // TestComposeScripts runs what deploy/compose gives the two databases: the primary's
-// commits wait for the standby, which waits for the primary once it is promoted.
+// commits wait for the standby, which waits for the primary once it is promoted, and the
+// former primary becomes the standby of that one.
 func TestComposeScripts(t *testing.T) {
 	bin, who := installation(t)
 	top, err := os.MkdirTemp("", "umbra-compose-")
@@ -45,12 +46,13 @@ func TestComposeScripts(t *testing.T) {
 		return strings.Join([]string{"-c config_file=" + top + "/postgresql.conf", "-c hba_file=" + s.dir + "/pg_hba.conf", "-c cluster_name=" + s.Name,
 			"-c port=" + strconv.Itoa(s.Port), "-c listen_addresses=127.0.0.1", "-c unix_socket_directories=" + top, "-c shared_buffers=32MB"}, " ")
 	}
+	primary := a
 	sh := func(s *Server, script string) {
 		t.Helper()
 		cmd := s.command("sh", "-c", script)
 		cmd.Path = "/bin/sh"
 		cmd.Env = append(cmd.Env, "PGDATA="+s.dir, "POSTGRES_USER=umbra", "POSTGRES_DB=postgres", "PGUSER=umbra", "PGPASSWORD=s3cret",
-			"PRIMARY=127.0.0.1", "PRIMARY_PORT="+strconv.Itoa(a.Port), "STANDBY="+s.Name)
+			"PRIMARY=127.0.0.1", "PRIMARY_PORT="+strconv.Itoa(primary.Port), "STANDBY="+s.Name)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", script, err, out)
 		}
@@ -88,5 +90,16 @@ func TestComposeScripts(t *testing.T) {
 		if got := ask(a, "SHOW "+name); got != want {
 			t.Errorf("%s is %s", name, got)
 		}
+	}
+	// The primary is lost, and begins again as the standby of the other one, which has
+	// no slot for it.
+	sh(a, `pg_ctl -D "$PGDATA" -m immediate stop && rm -r "$PGDATA"`)
+	sh(b, `pg_ctl -D "$PGDATA" -w promote`)
+	primary = b
+	sh(a, `sh `+top+`/standby.sh true && sh `+top+`/standby.sh true && `+start(a))
+	if err := Await(patience, func() (bool, error) {
+		return ask(b, "SELECT string_agg(r.application_name || ' ' || s.slot_name, ',') FROM pg_stat_replication r JOIN pg_replication_slots s ON s.active_pid = r.pid") == "db1 db1", nil
+	}); err != nil {
+		t.Fatalf("the former primary does not follow: %v", err)
 	}
 }
