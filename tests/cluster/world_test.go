@@ -90,7 +90,19 @@ func (w *world) open(spaces int) {
 			ID        string `json:"task_id"`
 			Workspace string `json:"workspace_id"`
 		}
-		m.server.Do("POST", "/tasks", map[string]any{"goal": "faults", "kind": "virtual", "namespace": []string{"fault", strconv.Itoa(i)}}).Expect(http.StatusCreated).JSON(&made)
+		body := fmt.Sprintf(`{"goal":"faults","kind":"virtual","namespace":["fault","%d"]}`, i)
+		var last *answer
+		// On a busy machine a node that has just started may be without its lease.
+		err := clustertest.Await(time.Minute, func() (bool, error) {
+			last = w.ask(m, "POST", "/tasks", body, "Content-Type", "application/json", "Idempotency-Key", "open-"+strconv.Itoa(i))
+			if last.status != http.StatusCreated {
+				return false, nil
+			}
+			return true, json.Unmarshal(last.body, &made)
+		})
+		if err != nil {
+			w.t.Fatalf("workspace %d: %v: %d %s %v", i, err, last.status, last.body, last.err)
+		}
 		w.spaces = append(w.spaces, space{id: made.Workspace, task: made.ID})
 	}
 }
