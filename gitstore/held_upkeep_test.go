@@ -44,7 +44,7 @@ func leaksOf(t testing.TB, m *sinktest.Memory, what string) []string {
 	for _, g := range tail.Groups {
 		need.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprint("group-", g.Pos)), g.Data, 0o600))
 	}
-	return leaks(t, dir, what)
+	return need.Leaks(t, dir, what)
 }
 
 func TestPurgeOnSink(t *testing.T) {

@@ -91,7 +91,7 @@ func (r *purgeRun) check(t *testing.T, m *vfs.Mem, want Tip, must, fsckIt bool) 
 	need.NoError(t, s.Publish(ctx))
 	dir := testDir(t)
 	need.NoError(t, m.Export(dir))
-	if found := leaks(t, dir, secret); len(found) > 0 {
+	if found := need.Leaks(t, dir, secret); len(found) > 0 {
 		t.Errorf("left on disk: %v", found)
 	}
 	if fsckIt {

@@ -42,7 +42,7 @@ func TestPurgeBehindABoundary(t *testing.T) {
 			t.Errorf("verify: %v %v", rep.Problems, err)
 		}
 		fsck(t, a.dir)
-		if found := leaks(t, a.dir, secret); len(found) > 0 {
+		if found := need.Leaks(t, a.dir, secret); len(found) > 0 {
 			t.Errorf("left on disk: %v", found)
 		}
 		if _, err := a.ReadCommit(t.Context(), old.Commit); errs.CodeOf(err) != "history_dropped" {

@@ -1,12 +1,8 @@
 package gitstore
 
 import (
-	"bytes"
-	"compress/zlib"
 	"context"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,42 +19,6 @@ import (
 )
 
 const secret = "hunter2-correct-horse-battery-staple-0xC0FFEE"
-
-// leaks searches every file below a folder for bytes: raw, and inflated at every
-// place where a zlib stream may begin.
-func leaks(t testing.TB, dir, what string) (found []string) {
-	t.Helper()
-	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
-		}
-		data, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		if bytes.Contains(data, []byte(what)) {
-			found = append(found, name+" (raw)")
-			return nil
-		}
-		for i := 0; i+2 < len(data); i++ {
-			if data[i] != 0x78 || (uint(data[i])<<8|uint(data[i+1]))%31 != 0 {
-				continue
-			}
-			z, err := zlib.NewReader(bytes.NewReader(data[i:]))
-			if err != nil {
-				continue
-			}
-			text, _ := io.ReadAll(io.LimitReader(z, 1<<20))
-			if bytes.Contains(text, []byte(what)) {
-				found = append(found, fmt.Sprintf("%s (inflated at %d)", name, i))
-				return nil
-			}
-		}
-		return nil
-	})
-	need.NoError(t, err)
-	return found
-}
 
 // secretHistory makes a history in which the secret comes, changes its name, and
 // goes again, by two tasks.
@@ -170,7 +130,7 @@ func TestPurge(t *testing.T) {
 	dir := testDir(t)
 	s := openAt(t, dir, Options{})
 	blob, commits := secretHistory(t, s)
-	if len(leaks(t, dir, secret)) == 0 {
+	if len(need.Leaks(t, dir, secret)) == 0 {
 		t.Fatal("the search does not find what is there")
 	}
 	told, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{blob}})
@@ -179,7 +139,7 @@ func TestPurge(t *testing.T) {
 		t.Errorf("told %+v", told)
 	}
 	checkPurged(t, s, blob, commits)
-	if found := leaks(t, dir, secret); len(found) > 0 {
+	if found := need.Leaks(t, dir, secret); len(found) > 0 {
 		t.Errorf("left on disk: %v", found)
 	}
 	fsck(t, dir)
@@ -283,7 +243,7 @@ func TestPurgeWhatPeopleHave(t *testing.T) {
 	}
 	checkPurged(t, s, blob, commits)
 	fsck(t, dir)
-	if found := leaks(t, dir, secret); len(found) > 0 {
+	if found := need.Leaks(t, dir, secret); len(found) > 0 {
 		t.Errorf("left on disk: %v", found)
 	}
 	if out := git(t, dir, "rev-parse", "refs/heads/mine", "refs/heads/harmless", "refs/heads/logged"); out != loose+"\n"+id(2)+"\n"+id(1)+"\n" {
@@ -333,7 +293,7 @@ func TestPurgeBesideHistory(t *testing.T) {
 		mustPut(t, s, "", "a", "3\n")
 		closeStore(t, s)
 		fsck(t, dir)
-		if found := leaks(t, dir, secret); len(found) > 0 {
+		if found := need.Leaks(t, dir, secret); len(found) > 0 {
 			t.Errorf("packed %v: left on disk: %v", packed, found)
 		}
 		s = openAt(t, dir, Options{Foreground: true})
@@ -372,7 +332,7 @@ func TestPurgeWhileALockIsHeld(t *testing.T) {
 	need.NoError(t, os.Remove(lock))
 	need.NoError(t, s.Publish(t.Context()))
 	checkPurged(t, s, blob, commits)
-	if found := leaks(t, dir, secret); len(found) > 0 {
+	if found := need.Leaks(t, dir, secret); len(found) > 0 {
 		t.Errorf("left on disk: %v", found)
 	}
 	fsck(t, dir)
@@ -400,7 +360,7 @@ func TestPurgeLargeContent(t *testing.T) {
 	if _, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{b.ID()}, Force: true}); err != nil {
 		t.Fatal(err)
 	}
-	if found := leaks(t, dir, secret); len(found) > 0 {
+	if found := need.Leaks(t, dir, secret); len(found) > 0 {
 		t.Errorf("left on disk: %v", found)
 	}
 	fsck(t, dir)

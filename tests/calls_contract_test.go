@@ -285,7 +285,7 @@ func TestUndoOfGitsOwn(t *testing.T) {
 		p.shell(t, "echo c > src/c; git add -A; git -c user.name=x -c user.email=x@invalid commit -qm second")
 		p.shell(t, "echo unsaved >> src/a; echo 'not added' > notes; mkdir new; echo deep > new/deep")
 		tree := func() string { // without .git, which is git's
-			lines := slices.Collect(strings.Lines(execTree(t, p.dir)))
+			lines := slices.Collect(strings.Lines(need.Tree(t, p.dir)))
 			return strings.Join(slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, ".git") }), "")
 		}
 		before := tree()

@@ -211,7 +211,7 @@ func TestExecShapes(t *testing.T) {
 	p := newProject(t, map[string]string{".gitignore": "*.img\n", "d/a": "a\n", "d/b": "b\n", "d/e/c": "c\n", "o/old": "old\n", "o/same": "same\n",
 		"target": "target\n", "over": "over\n", "linked": "linked\n", "mode": "mode\n", "run": "#!/bin/sh\n", "open": "open\n", "dir-to-file/x": "x\n", "file-to-dir": "f\n"})
 	p.shell(t, "ln -s target link; ln -s target link2; ln linked linked2; mkdir -p empty/in; ln -s d to-d")
-	before := execTree(t, p.dir)
+	before := need.Tree(t, p.dir)
 	r, _, errOut := p.exec(t, `mv d moved                                    # a directory that was there: EXDEV, so mv copies
 rm -rf o; mkdir o; echo same > o/same                    # opaque
 mv over link                                             # a file over a link
@@ -255,7 +255,7 @@ truncate -s 64M sparse.img; rm -r empty`)
 	// All but what no history has comes back.
 	p.post(t, "/calls/"+r.CallID+"/revert", map[string]any{}).want(t, 200)
 	p.shell(t, "rm sparse.img; mkdir -p empty/in; chmod 644 mode")
-	if now := execTree(t, p.dir); now != before {
+	if now := need.Tree(t, p.dir); now != before {
 		t.Errorf("undone:\n%s\nbefore\n%s", now, before)
 	}
 }

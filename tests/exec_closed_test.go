@@ -1,6 +1,10 @@
 package tests
 
-import "testing"
+import (
+	"testing"
+
+	"umbra/internal/need"
+)
 
 // TestExecClosesDirectories: an ordinary user's commands take rights from directories
 // that they change, and give them back. The server, which has no more rights, applies that,
@@ -26,11 +30,11 @@ func TestExecClosesDirectories(t *testing.T) {
 					t.Fatalf("%q: %+v %s\ngot\n%s\nwant\n%s", line, r, errOut, got, want)
 				}
 			}
-			before := execTree(t, u.dir)
+			before := need.Tree(t, u.dir)
 			u.Kill()
 			u.Restart()
 			u.post(t, "/workspaces/"+u.workspace(t)+"/sync", map[string]any{}).want(t, 200)
-			if now := execTree(t, u.dir); now != before {
+			if now := need.Tree(t, u.dir); now != before {
 				t.Errorf("after a kill\n%s\nbefore\n%s", now, before)
 			}
 			var left struct{ Layers []any }

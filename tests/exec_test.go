@@ -320,7 +320,7 @@ func TestExecModel(t *testing.T) {
 	r, conflicts := rand.New(rand.NewPCG(19, seed)), 0
 	for i := range rounds {
 		line := execLine(r)
-		before := execTree(t, p.dir)
+		before := need.Tree(t, p.dir, "w")
 		res, _, errOut := p.exec(t, line)
 		if res.ExitCode == 75 && len(res.Conflicts) > 0 {
 			need.NoError(t, os.RemoveAll(plain))
@@ -340,7 +340,7 @@ func TestExecModel(t *testing.T) {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatal(err, string(out))
 		}
-		if got, want := execTree(t, p.dir), execTree(t, plain); got != want {
+		if got, want := need.Tree(t, p.dir, "w"), need.Tree(t, plain); got != want {
 			t.Fatalf("seed %d round %d: %s\nin\n%s\ngot\n%s\nwant\n%s", seed, i, line, before, got, want)
 		}
 	}
@@ -363,41 +363,6 @@ func TestExecModel(t *testing.T) {
 	if synced.Changed != 0 {
 		t.Errorf("%d changes were not recorded", synced.Changed)
 	}
-}
-
-func execTree(t *testing.T, root string) string {
-	t.Helper()
-	var b strings.Builder
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || path == root {
-			return err
-		}
-		if filepath.Dir(path) == root && d.Name() == "w" { // other writers'
-			return filepath.SkipDir
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		rel, _ := filepath.Rel(root, path)
-		text := ""
-		switch {
-		case info.Mode().IsRegular():
-			data, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			text = fmt.Sprintf("%q", data)
-		case info.Mode()&fs.ModeSymlink != 0:
-			if text, err = os.Readlink(path); err != nil {
-				return err
-			}
-		}
-		fmt.Fprintln(&b, rel, info.Mode(), text)
-		return nil
-	})
-	need.NoError(t, err)
-	return b.String()
 }
 
 // TestExecKilled kills the server while it applies a layer: all of it is there

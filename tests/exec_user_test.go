@@ -66,7 +66,7 @@ func (u *ordinary) plainly(t *testing.T, line string) (got, want string) {
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err, out, errOut)
 	}
-	return execTree(t, u.dir), execTree(t, u.plain)
+	return need.Tree(t, u.dir), need.Tree(t, u.plain)
 }
 
 // TestExecAsAnOrdinaryUser: a user without rights, in a home of its own, runs random
@@ -83,7 +83,7 @@ func TestExecAsAnOrdinaryUser(t *testing.T) {
 	for i := range rounds {
 		// In a layer mv(1) copies a directory, so it cannot move one that it may not read.
 		line := `mv() { test -n "$(find "$1" -type d ! -perm -500)" || command mv "$@"; }; ` + execLine(lines)
-		before := execTree(t, p.dir)
+		before := need.Tree(t, p.dir)
 		res, _, errOut := p.run(t, line)
 		if res.occupied() {
 			need.NoError(t, os.RemoveAll(p.plain))

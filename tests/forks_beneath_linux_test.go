@@ -274,7 +274,7 @@ func TestForkMountedPurge(t *testing.T) {
 	p.purge(t, 0, id, "env", "--ignore")
 	p.verb(t, "gc", "--now")
 	for _, what := range []string{secret, ignored} {
-		if found := leaksOf(t, p.DataDir, what); len(found) > 0 {
+		if found := need.Leaks(t, p.DataDir, what); len(found) > 0 {
 			t.Errorf("%s is in %v", what, found)
 		}
 	}

@@ -40,11 +40,11 @@ func TestForkLayerPurge(t *testing.T) {
 	p.purge(t, 0, id, "key")
 	p.purge(t, 0, id, "d/key")
 	p.verb(t, "gc", "--now")
-	if found := leaksOf(t, p.DataDir, secret); len(found) > 0 {
+	if found := need.Leaks(t, p.DataDir, secret); len(found) > 0 {
 		t.Errorf("the secret is in %v", found)
 	}
 	// A file of the fork's that is ignored stays, as it does in a directory.
-	if found := leaksOf(t, p.DataDir, own); len(found) != 1 || !strings.HasSuffix(found[0], "layer/files/out/own (raw)") {
+	if found := need.Leaks(t, p.DataDir, own); len(found) != 1 || !strings.HasSuffix(found[0], "layer/files/out/own (raw)") {
 		t.Errorf("the other is in %v", found)
 	}
 }
@@ -81,7 +81,7 @@ func TestForkBelowPurge(t *testing.T) {
 	}
 	p.purge(t, 0, ids[0], "key", "--ignore")
 	p.verb(t, "gc", "--now")
-	if found := leaksOf(t, p.DataDir, secret); len(found) > 0 {
+	if found := need.Leaks(t, p.DataDir, secret); len(found) > 0 {
 		t.Errorf("the secret is in %v", found)
 	}
 	for _, id := range ids {

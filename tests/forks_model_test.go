@@ -283,7 +283,7 @@ func (m *forkModel) retain() {
 		m.p.verb(m.t, "gc", "--now")
 		m.look(first)
 		m.exists(first, true)
-		if found := leaksOf(m.t, m.p.DataDir, secret); len(found) > 0 {
+		if found := need.Leaks(m.t, m.p.DataDir, secret); len(found) > 0 {
 			m.fatalf("the secret is still in %v", found)
 		}
 		m.p.call(m.t, "DELETE", "/tasks/"+first.task+"/content?path=kept", nil).want(m.t, 200)

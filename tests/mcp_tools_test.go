@@ -196,7 +196,7 @@ func TestMCPLikeFilesystemServer(t *testing.T) {
 		if !theirFailed && step.same != nil && !step.same(strings.ReplaceAll(their, theirDir, "/w"), our) {
 			t.Errorf("%d %s %v: theirs\n%s\nours\n%s", i, step.our, step.ourArgs, their, our)
 		}
-		if x, y := tree(t, theirDir), tree(t, ourDir); !maps.Equal(x, y) {
+		if x, y := need.Files(t, theirDir), need.Files(t, ourDir); !maps.Equal(x, y) {
 			t.Fatalf("%d %s %v: folders differ: theirs %v, ours %v", i, step.our, step.ourArgs, x, y)
 		}
 	}
@@ -227,22 +227,5 @@ func under(root string, in map[string]any) map[string]any {
 			out[name] = strings.TrimSuffix(root+"/"+p, "/.")
 		}
 	}
-	return out
-}
-
-// tree gives the files of a folder.
-func tree(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	out := map[string]string{}
-	err := filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
-		}
-		data, err := os.ReadFile(name)
-		rel, _ := filepath.Rel(dir, name)
-		out[rel] = string(data)
-		return err
-	})
-	need.NoError(t, err)
 	return out
 }

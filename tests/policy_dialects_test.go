@@ -102,7 +102,7 @@ func TestPolicyDialects(t *testing.T) {
 	k.fsck(t)
 	p.Stop()
 	for _, dir := range []string{p.DataDir, p.dir, codes} {
-		if list := filesWith(t, dir, secretMark); len(list) > 0 {
+		if list := need.Leaks(t, dir, secretMark); len(list) > 0 {
 			t.Errorf("what was refused is in %v", list)
 		}
 	}

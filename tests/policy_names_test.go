@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -109,7 +110,7 @@ func TestPolicyMessages(t *testing.T) {
 	k.put(t, "a", "2\n", "X-Message", "rotate the access key").want(t, 200)
 	k.sync(t)
 	p.Stop()
-	if list := filesWith(t, p.DataDir, secretMark); len(list) > 0 {
+	if list := need.Leaks(t, p.DataDir, secretMark); len(list) > 0 {
 		t.Errorf("what was refused is in %v", list)
 	}
 

@@ -1,10 +1,6 @@
 package tests
 
 import (
-	"bytes"
-	"compress/zlib"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,37 +18,6 @@ const (
 	secretText = "key = \"" + secretMark + "\"\n"
 	secretName = "ghp_K8lR3nYx0SuZ5wCo7aqM9tEg4HiD6bF2vX1j"
 )
-
-// filesWith returns the files of a directory that have some bytes, raw or deflated at any
-// place.
-func filesWith(t *testing.T, dir, mark string) (list []string) {
-	t.Helper()
-	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		found := bytes.Contains(data, []byte(mark))
-		for i := 0; i+2 < len(data) && !found; i++ {
-			if data[i] != 0x78 || (int(data[i])<<8|int(data[i+1]))%31 != 0 {
-				continue
-			}
-			if r, err := zlib.NewReader(bytes.NewReader(data[i:])); err == nil {
-				text, _ := io.ReadAll(io.LimitReader(r, 1<<20))
-				found = bytes.Contains(text, []byte(mark))
-			}
-		}
-		if found {
-			list = append(list, path)
-		}
-		return nil
-	})
-	need.NoError(t, err)
-	return list
-}
 
 // TestPolicyCalls holds that what a call's tool did against the policy is recorded
 // with the rules' names, is named at the end, and is taken back where the owner wants
@@ -160,10 +125,10 @@ func TestPolicySecrets(t *testing.T) {
 		t.Error("history has it")
 	}
 	p.Stop()
-	if list := filesWith(t, p.DataDir, secretMark); len(list) > 0 {
+	if list := need.Leaks(t, p.DataDir, secretMark); len(list) > 0 {
 		t.Errorf("what was refused is in %v", list)
 	}
-	if len(filesWith(t, p.DataDir, old)) == 0 {
+	if len(need.Leaks(t, p.DataDir, old)) == 0 {
 		t.Error("what was there before is not found")
 	}
 }
@@ -189,7 +154,7 @@ func TestPolicyIgnored(t *testing.T) {
 	}
 	p.post(t, k.url("/move"), map[string]any{"from": "plain", "to": "c"}).want(t, 200)
 	p.Stop()
-	if list := filesWith(t, p.DataDir, secretMark); len(list) > 0 {
+	if list := need.Leaks(t, p.DataDir, secretMark); len(list) > 0 {
 		t.Errorf("what was refused is in %v", list)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/internal/sandbox/luau"
 	"umbra/tests/harness"
 )
@@ -253,7 +254,7 @@ func nothing(t *testing.T, p *project, rules []forbidden, more ...string) {
 	for _, dir := range append([]string{p.DataDir, p.dir}, more...) {
 		for _, x := range rules {
 			if x.rule == "secrets" { // the others may be in a log of requests
-				if list := filesWith(t, dir, x.mark); len(list) > 0 {
+				if list := need.Leaks(t, dir, x.mark); len(list) > 0 {
 					t.Errorf("what was refused is in %v", list)
 				}
 			}

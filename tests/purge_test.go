@@ -1,12 +1,8 @@
 package tests
 
 import (
-	"bytes"
-	"compress/zlib"
 	"encoding/json"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,48 +18,6 @@ import (
 
 // theSecret is what must not be found after a purge.
 const theSecret = "aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
-
-// leaksOf searches every file of a folder for bytes: raw, and inflated wherever
-// a zlib stream may begin.
-func leaksOf(t *testing.T, dir, what string) (found []string) {
-	t.Helper()
-	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-		if os.IsNotExist(err) || err == nil && !d.Type().IsRegular() {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		data, err := os.ReadFile(name)
-		if os.IsNotExist(err) {
-			return nil // the server goes on: it went since it was listed
-		}
-		if err != nil {
-			return err
-		}
-		if bytes.Contains(data, []byte(what)) {
-			found = append(found, name+" (raw)")
-			return nil
-		}
-		for i := 0; i+2 < len(data); i++ {
-			if data[i] != 0x78 || (uint(data[i])<<8|uint(data[i+1]))%31 != 0 {
-				continue
-			}
-			z, err := zlib.NewReader(bytes.NewReader(data[i:]))
-			if err != nil {
-				continue
-			}
-			text, _ := io.ReadAll(io.LimitReader(z, 1<<20)) // what is no stream ends with an error
-			if bytes.Contains(text, []byte(what)) {
-				found = append(found, fmt.Sprintf("%s (inflated at %d)", name, i))
-				return nil
-			}
-		}
-		return nil
-	})
-	need.NoError(t, err)
-	return found
-}
 
 type purgeReport struct {
 	Refused bool     `json:"refused"`
@@ -107,7 +61,7 @@ func (p *project) purge(t *testing.T, status int, args ...string) (*purgeReport,
 // against the repository.
 func (k *taskOf) clean(t *testing.T) {
 	t.Helper()
-	if found := leaksOf(t, k.p.DataDir, theSecret); len(found) > 0 {
+	if found := need.Leaks(t, k.p.DataDir, theSecret); len(found) > 0 {
 		t.Errorf("the secret is still in %v", found)
 	}
 	k.fsck(t)
@@ -177,7 +131,7 @@ func TestPurgeTakesASecretOutOfHistory(t *testing.T) {
 	if now := harness.Git(t, l.k.gitDir(), "for-each-ref"); now != heads {
 		t.Errorf("a dry run moved refs:\n%s%s", heads, now)
 	}
-	if len(leaksOf(t, l.DataDir, theSecret)) == 0 {
+	if len(need.Leaks(t, l.DataDir, theSecret)) == 0 {
 		t.Fatal("the search does not find what is there")
 	}
 	told, _ = l.purge(t, 0, l.ws, "env/live.env")
@@ -297,7 +251,7 @@ func TestPurgeRefuses(t *testing.T) {
 		t.Errorf("without a path: status %d", got)
 	}
 	p.call(t, "POST", "/upkeep/purge", map[string]any{"workspace": ws, "path": "a", "blob": blob}).fails(t, 400, "invalid_field")
-	if len(leaksOf(t, p.DataDir, theSecret)) == 0 {
+	if len(need.Leaks(t, p.DataDir, theSecret)) == 0 {
 		t.Error("a refused purge took something away")
 	}
 	r, _ := p.purge(t, 0, ws, "conf", "--force")
@@ -325,7 +279,7 @@ func TestPurgeIgnore(t *testing.T) {
 	k.sync(t)
 	p.restart()
 	k.sync(t)
-	if found := leaksOf(t, p.DataDir, theSecret); len(found) > 0 {
+	if found := need.Leaks(t, p.DataDir, theSecret); len(found) > 0 {
 		t.Errorf("captured again: %v", found)
 	}
 	if list := harness.Git(t, k.gitDir(), "ls-tree", "-r", "--name-only", "refs/heads/shadow"); list != "b" {

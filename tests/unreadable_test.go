@@ -174,7 +174,7 @@ func TestClosedBeforeAStop(t *testing.T) {
 	for from, to := range map[string]string{"m/n": "e/n", "g/h": "g/j"} {
 		w.post(t, w.k.url("/move"), map[string]any{"from": from, "to": to}).want(t, 200)
 	}
-	before := execTree(t, p.dir)
+	before := need.Tree(t, p.dir)
 	closed := []string{"d", "e", "g", "m"}
 	for i, name := range closed {
 		w.allow(t, name, []os.FileMode{0, 0o600, 0o500, 0o100}[i])
@@ -193,7 +193,7 @@ func TestClosedBeforeAStop(t *testing.T) {
 	if n := w.sync(t)["changed"]; fmt.Sprint(n) != "0" {
 		t.Errorf("%v changes are recorded", n)
 	}
-	if now := execTree(t, p.dir); now != before {
+	if now := need.Tree(t, p.dir); now != before {
 		t.Errorf("there is\n%s\nbefore\n%s", now, before)
 	}
 }

@@ -100,39 +100,6 @@ func (r rig) apply(t *testing.T) {
 	}
 }
 
-// tree describes all that is in a directory.
-func tree(t *testing.T, root string) string {
-	t.Helper()
-	var b strings.Builder
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		rel, _ := filepath.Rel(root, path)
-		text := ""
-		switch {
-		case info.Mode().IsRegular():
-			data, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			text = fmt.Sprintf("%q", data[:min(len(data), 4096)])
-		case info.Mode()&fs.ModeSymlink != 0:
-			if text, err = os.Readlink(path); err != nil {
-				return err
-			}
-		}
-		fmt.Fprintln(&b, rel, info.Mode(), text)
-		return nil
-	})
-	need.NoError(t, err)
-	return b.String()
-}
-
 // script is a random sequence of shell commands on few names.
 func script(r *rand.Rand) string {
 	names := []string{"a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "d/e/f", "x y"}
@@ -193,19 +160,19 @@ func TestModel(t *testing.T) {
 		if out, err := exec.Command("cp", "-a", plain, rig.root).CombinedOutput(); err != nil {
 			t.Fatal(err, string(out))
 		}
-		before := tree(t, rig.root)
+		before := need.Tree(t, rig.root)
 		line := script(r)
 		if exit, out := rig.run(t, "sh", "-c", line); exit.Status != 0 {
 			t.Fatalf("seed %d: status %d: %s", seed, exit.Status, out)
 		}
-		if got := tree(t, rig.root); got != before {
+		if got := need.Tree(t, rig.root); got != before {
 			t.Fatalf("seed %d: %s\nthe directory itself changed:\n%s\nwas\n%s", seed, line, got, before)
 		}
 		if out, err := shell(plain, line); err != nil {
 			t.Fatal(err, out)
 		}
 		rig.apply(t)
-		if got, want := tree(t, rig.root), tree(t, plain); got != want {
+		if got, want := need.Tree(t, rig.root), need.Tree(t, plain); got != want {
 			t.Fatalf("seed %d\nbefore:\n%s\n%s\ngot:\n%s\nwant:\n%s", seed, before, line, got, want)
 		}
 	}

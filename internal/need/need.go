@@ -1,6 +1,6 @@
-// Package need is for what tests need: calls that return no error, and things that the
-// machine may lack. Without those a test is left out, but never where CI=true says that
-// everything must run.
+// Package need is for what tests need: calls that return no error, what is in a directory,
+// and things that the machine may lack. Without those a test is left out, but never where
+// CI=true says that everything must run.
 //
 // It is imported by tests alone.
 package need

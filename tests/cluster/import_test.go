@@ -1,12 +1,8 @@
 package cluster
 
 import (
-	"crypto/sha256"
 	"fmt"
-	"io/fs"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -46,22 +42,6 @@ func (m *imported) state(id string) string {
 	return ""
 }
 
-// tree gives the sum of each file below a directory.
-func tree(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	out := map[string]string{}
-	err := filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() {
-			return err
-		}
-		data, err := os.ReadFile(name)
-		out[strings.TrimPrefix(name, dir)] = fmt.Sprintf("%x", sha256.Sum256(data))
-		return err
-	})
-	need.NoError(t, err)
-	return out
-}
-
 // TestImport takes a single server's data directory into a cluster.
 func TestImport(t *testing.T) {
 	r := newRig(t)
@@ -98,7 +78,7 @@ func TestImport(t *testing.T) {
 	one.Do("POST", "/tasks", map[string]any{"goal": "dir", "workspace": folder}).Expect(http.StatusCreated).JSON(&dir)
 	one.Kill() // it need not have stopped in order
 
-	before := tree(t, one.DataDir)
+	before := need.Files(t, one.DataDir)
 	n1 := r.serve("n1")
 	n1.Do("POST", "/tasks", map[string]any{"goal": "two", "kind": "virtual", "namespace": []string{"taken"}}).Expect(http.StatusCreated)
 
@@ -156,7 +136,7 @@ func TestImport(t *testing.T) {
 	if second.state(made.Workspace) != "present" || second.Tasks != 0 || second.SentBytes != 0 {
 		t.Errorf("import again: %+v", second)
 	}
-	after := tree(t, one.DataDir)
+	after := need.Files(t, one.DataDir)
 	delete(before, "/lock")
 	delete(after, "/lock")
 	for name, sum := range before {

@@ -53,7 +53,7 @@ func TestImportDirectories(t *testing.T) {
 	one.Do("PATCH", "/tasks/"+gone.ID, map[string]any{"status": "completed"}).Expect(http.StatusOK)
 	one.Do("DELETE", "/workspaces/"+gone.Workspace, nil).Expect(http.StatusNoContent)
 	one.Kill()
-	before := tree(t, one.DataDir)
+	before := need.Files(t, one.DataDir)
 
 	// Without a node that opens directories they are left, and it says so.
 	n2 := r.serve("n2")
@@ -86,7 +86,7 @@ func TestImportDirectories(t *testing.T) {
 	if second.state(dir.Workspace) != "present" || second.Files != 0 || second.Answers != 0 || second.SentBytes != 0 {
 		t.Errorf("again: %+v", second)
 	}
-	for name, sum := range tree(t, one.DataDir) {
+	for name, sum := range need.Files(t, one.DataDir) {
 		if name != "/lock" && before[name] != sum {
 			t.Errorf("%s was changed", name)
 		}

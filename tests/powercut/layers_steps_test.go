@@ -4,7 +4,6 @@ package powercut
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -83,7 +82,7 @@ func (x *stopped) round(stop int) (result string) {
 	x.sync(ws)
 	id := x.layer(ws)
 	x.edit(filepath.Join(ws, "both"), "person\n")
-	before := x.tree(ws)
+	before := need.Tree(x.t, ws)
 
 	x.calls.arm(stop)
 	_, _, reached := x.calls.at()
@@ -112,7 +111,7 @@ func (x *stopped) round(stop int) (result string) {
 	count, name, _ := x.calls.at()
 	x.name = name
 	if stop == 0 {
-		x.total, x.want = count, x.tree(ws)
+		x.total, x.want = count, need.Tree(x.t, ws)
 		if x.want == before {
 			t.Fatal("the layer changes nothing")
 		}
@@ -130,7 +129,7 @@ func (x *stopped) round(stop int) (result string) {
 
 	var list struct{ Layers []struct{ Layer string } }
 	x.s.Do("GET", "/layers", nil).Expect(200).JSON(&list)
-	now := x.tree(ws)
+	now := need.Tree(x.t, ws)
 	switch {
 	case now == x.want && len(list.Layers) == 0:
 		result = "applied"
@@ -148,7 +147,7 @@ func (x *stopped) round(stop int) (result string) {
 			if status := x.apply(l.Layer); status != 200 {
 				t.Errorf("applied later: status %d", status)
 			}
-			if now := x.tree(ws); now != x.want {
+			if now := need.Tree(x.t, ws); now != x.want {
 				t.Errorf("applied later:\n%s\nwant\n%s", now, x.want)
 			}
 		}
@@ -222,25 +221,6 @@ func (x *stopped) sync(dir string) {
 	x.ok(err)
 	x.ok(unix.Syncfs(int(f.Fd())))
 	x.ok(f.Close())
-}
-
-func (x *stopped) tree(dir string) string {
-	x.t.Helper()
-	var b strings.Builder
-	x.ok(filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(dir, name)
-		text, _ := os.ReadFile(name) // what is no file has none
-		fmt.Fprintf(&b, "%s %v %q\n", rel, info.Mode(), text)
-		return err
-	}))
-	return b.String()
 }
 
 func (x *stopped) ok(err error) {
