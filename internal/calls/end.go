@@ -370,7 +370,7 @@ func (s *Service) claimants(c *gitstore.Commit) (list []Record, ended bool, err 
 }
 
 func (s *Service) give(ctx context.Context, w *workspace.Workspace, c *gitstore.Commit, claimants []Record) error {
-	if given, err := s.given(ctx, w, c.Seq); given || err != nil {
+	if given, err := s.claimedOf(ctx, w, c.Seq); len(given) > 0 || err != nil {
 		return err
 	}
 	entries, err := w.EntriesOf(ctx, c)
@@ -411,27 +411,6 @@ func (s *Service) give(ctx context.Context, w *workspace.Workspace, c *gitstore.
 		}
 	}
 	return nil
-}
-
-// given reports whether a shared change has been claimed already.
-func (s *Service) given(ctx context.Context, w *workspace.Workspace, seq uint64) (bool, error) {
-	recs, _, err := w.Store().Claimed(ctx, 0)
-	if err != nil {
-		return false, err
-	}
-	for i := len(recs) - 1; i >= 0 && recs[i].Seq > seq; i-- {
-		if !recs[i].Claims {
-			continue
-		}
-		of, err := w.EntriesAt(ctx, recs[i].Commit)
-		if err != nil {
-			return false, err
-		}
-		if len(of) > 0 && of[0].ClaimsSeq == seq {
-			return true, nil
-		}
-	}
-	return false, nil
 }
 
 // answer reads what an ended call is answered with.
