@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -203,17 +204,7 @@ func (m *merger) ops(list []outcome, after gitstore.Snapshot) ([]workspace.Op, e
 			}
 		}
 	}
-	dirs := make([]wspath.Path, 0, len(prune))
-	for dir := range prune {
-		dirs = append(dirs, dir)
-	}
-	slices.SortFunc(dirs, func(a, b wspath.Path) int {
-		if n := strings.Count(string(b), "/") - strings.Count(string(a), "/"); n != 0 {
-			return n
-		}
-		return strings.Compare(string(a), string(b))
-	})
-	for _, dir := range dirs {
+	for _, dir := range slices.Backward(slices.Sorted(maps.Keys(prune))) { // what is inside first
 		ops = append(ops, workspace.Op{Kind: workspace.OpPrune, Path: dir})
 	}
 	return append(ops, writes...), nil

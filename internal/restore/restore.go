@@ -9,8 +9,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
-	"strings"
 
 	"umbra/gitstore"
 	"umbra/gitstore/object"
@@ -312,27 +312,14 @@ func (p *plan) operations(ctx context.Context, st *gitstore.Store) ([]workspace.
 		}
 		ops = append(ops, workspace.Op{Kind: workspace.OpDelete, Path: c.now.Path, If: workspace.Condition{Match: []string{c.now.ID.String()}}})
 		for dir := range c.now.Path.Ancestors() {
-			if dir.IsRoot() {
-				continue
-			}
 			if e, ok, err := p.then.Lookup(dir); err != nil {
 				return nil, err
-			} else if !ok || e.Mode != object.Dir {
+			} else if !dir.IsRoot() && (!ok || e.Mode != object.Dir) {
 				prune[dir] = true
 			}
 		}
 	}
-	dirs := make([]wspath.Path, 0, len(prune))
-	for dir := range prune {
-		dirs = append(dirs, dir)
-	}
-	slices.SortFunc(dirs, func(a, b wspath.Path) int {
-		if n := strings.Count(string(b), "/") - strings.Count(string(a), "/"); n != 0 {
-			return n
-		}
-		return strings.Compare(string(a), string(b))
-	})
-	for _, dir := range dirs {
+	for _, dir := range slices.Backward(slices.Sorted(maps.Keys(prune))) { // what is inside first
 		ops = append(ops, workspace.Op{Kind: workspace.OpPrune, Path: dir})
 	}
 	for i := range p.changes {
