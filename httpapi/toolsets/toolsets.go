@@ -275,23 +275,32 @@ func (d *Dialect) setMounts(c *gin.Context) error {
 }
 
 func (d *Dialect) tools(c *gin.Context) error {
-	format, given, err := httpapi.Query(c, "format")
+	_, list, err := d.findTools(c)
 	if err != nil {
 		return err
+	}
+	httpapi.JSON(c, http.StatusOK, map[string]any{"tools": list})
+	return nil
+}
+
+// findTools returns a toolset, and its tools in the format of the request's query.
+func (d *Dialect) findTools(c *gin.Context) (toolset.Toolset, any, error) {
+	format, given, err := httpapi.Query(c, "format")
+	if err != nil {
+		return toolset.Toolset{}, nil, err
 	}
 	if !given {
 		format = string(tool.MCP)
 	}
 	t, err := d.find(c)
 	if err != nil {
-		return err
+		return t, nil, err
 	}
 	list, ok := tool.In(tool.Format(format), t.Tools)
 	if !ok {
-		return errs.New(errs.Invalid, "invalid_parameter", "format must be mcp, openai, anthropic or langchain.").With("field", "format")
+		err = errs.New(errs.Invalid, "invalid_parameter", "format must be mcp, openai, anthropic or langchain.").With("field", "format")
 	}
-	httpapi.JSON(c, http.StatusOK, map[string]any{"tools": list})
-	return nil
+	return t, list, err
 }
 
 func (d *Dialect) fileSystemMap(c *gin.Context) error {

@@ -10,27 +10,15 @@ import (
 
 	"umbra/httpapi"
 	"umbra/internal/errs"
-	"umbra/internal/toolset/tool"
 )
 
 // turn answers with all that one turn of an agent needs: the map for the
 // prompt, the tools in a model's format, and the mounts. The ETag covers the
 // whole answer, so a client that asks each turn usually gets a 304.
 func (d *Dialect) turn(c *gin.Context) error {
-	format, given, err := httpapi.Query(c, "format")
+	t, list, err := d.findTools(c)
 	if err != nil {
 		return err
-	}
-	if !given {
-		format = string(tool.MCP)
-	}
-	t, err := d.find(c)
-	if err != nil {
-		return err
-	}
-	list, ok := tool.In(tool.Format(format), t.Tools)
-	if !ok {
-		return errs.New(errs.Invalid, "invalid_parameter", "format must be mcp, openai, anthropic or langchain.").With("field", "format")
 	}
 	raw, err := json.Marshal(map[string]any{"map": t.Map, "tools": list, "mounts": bodyOf(&t).Mounts})
 	if err != nil {
