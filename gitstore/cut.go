@@ -34,7 +34,7 @@ type cut struct {
 	// keep is called with the tasks that end before the boundary; their ids follow.
 	keep   func([]Task) error
 	moving func() (done func(), err error) // of RetainOptions
-	told   map[string]bool
+	kept   map[string]bool
 
 	gone   []Task  // lie wholly before
 	across []*Task // as they are after the move
@@ -114,7 +114,7 @@ func (g *group) addCut(c *cut, track func(object.ID, journal.Loc)) (bool, error)
 		case t.KeepsHistory():
 			return false, errPassed
 		case b.headSeq < c.to.Seq:
-			if !c.told[id] {
+			if !c.kept[id] {
 				return false, errPassed // its record has to be kept first
 			}
 			c.gone = append(c.gone, t)

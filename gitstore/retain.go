@@ -225,9 +225,9 @@ func (s *Store) doCut(ctx context.Context, c *cut) error {
 	if err := s.foresee(c); err != nil {
 		return err
 	}
-	c.told = make(map[string]bool)
+	c.kept = make(map[string]bool)
 	for i := range c.gone {
-		c.told[c.gone[i].ID] = true
+		c.kept[c.gone[i].ID] = true
 	}
 	if c.keep != nil && len(c.gone) > 0 {
 		if err := c.keep(c.gone); err != nil {

@@ -271,8 +271,8 @@ func decodeJSON(c *gin.Context, dst any, unmarshal func([]byte, any) error) erro
 // readAll is io.ReadAll with the size that the client announced as a first guess,
 // not believed beyond 1 MiB. grow is called with the size so far, and ends the
 // reading by its error.
-func readAll(r io.Reader, told int64, grow func(size int64) error) ([]byte, error) {
-	buf := make([]byte, 0, min(max(told, 512), 1<<20)+1)
+func readAll(r io.Reader, announced int64, grow func(size int64) error) ([]byte, error) {
+	buf := make([]byte, 0, min(max(announced, 512), 1<<20)+1)
 	for {
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]

@@ -66,7 +66,7 @@ func addOwnAnswers(doc map[string]any, routes []*Route) {
 		}
 		for _, a := range answers {
 			status := strconv.Itoa(a.status)
-			if _, told := responses[status]; !told && a.where(rt, op) {
+			if _, listed := responses[status]; !listed && a.where(rt, op) {
 				// The description wins over that of the component (OpenAPI 3.1, Reference Object).
 				responses[status] = map[string]any{"$ref": ref, "description": a.text}
 			}

@@ -102,9 +102,9 @@ func Part(c *gin.Context) []string {
 	return strings.Split(ids, ",")
 }
 
-// TellPart answers what Part returned: the entries of workspaces that this node owns,
-// null for those that do not exist. The others are left out.
-func TellPart(c *gin.Context, ids []string, where func(id string) (workspace string, err error), here Entry) error {
+// ServePart responds to the IDs that Part returned: with the entries of workspaces that
+// this node owns, null for those that do not exist. The others are left out.
+func ServePart(c *gin.Context, ids []string, where func(id string) (workspace string, err error), here Entry) error {
 	owned := ids[:0:0]
 	for _, id := range ids {
 		workspace, err := where(id)

@@ -89,7 +89,7 @@ func APIShape() Shape {
 func TaskShape() Shape {
 	return Shape{Body: func(c *gin.Context, p *Problem) any {
 		body := commonBody(c, p)
-		if _, told := body["task_id"]; told {
+		if _, has := body["task_id"]; has {
 			return body
 		}
 		body["task_id"] = nil

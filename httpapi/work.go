@@ -10,9 +10,9 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// tellEvery is the least time between two lines of progress: a terminal shows no
+// progressEvery is the least time between two lines of progress: a terminal shows no
 // more, and the work does not wait for who reads them.
-const tellEvery = 100 * time.Millisecond
+const progressEvery = 100 * time.Millisecond
 
 // Progress is how far a long work is. All is 0 where that is not known (yet).
 type Progress struct {
@@ -27,7 +27,7 @@ type Progress struct {
 // an error that comes before any progress has its own status. The work's context
 // ends when the client disconnects, and where the route is a Stream when the server
 // stops. Any goroutine may report progress; what comes too fast is dropped.
-func ServeWork(c *gin.Context, work func(ctx context.Context, tell func(Progress)) (any, error)) error {
+func ServeWork(c *gin.Context, work func(ctx context.Context, progress func(Progress)) (any, error)) error {
 	var (
 		mu    sync.Mutex
 		last  time.Time
@@ -53,7 +53,7 @@ func ServeWork(c *gin.Context, work func(ctx context.Context, tell func(Progress
 	result, err := work(c.Request.Context(), func(p Progress) {
 		mu.Lock()
 		defer mu.Unlock()
-		if now := time.Now(); now.Sub(last) >= tellEvery {
+		if now := time.Now(); now.Sub(last) >= progressEvery {
 			last = now
 			line(map[string]any{"progress": p})
 		}

@@ -155,13 +155,13 @@ func (w *Watcher) Sync(ctx context.Context, id string) error {
 	if err := w.await(ctx, looked, loss); err != nil {
 		return err
 	}
-	told := w.tell(s)
+	reported := w.report(s)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case told.gone || s.pend.gone:
+	case reported.gone || s.pend.gone:
 		return errs.New(errs.Conflict, "workspace_missing", "The workspace's directory is gone.")
-	case told.lost != "" || s.removed || !s.watching:
+	case reported.lost != "" || s.removed || !s.watching:
 		return errLost()
 	}
 	return nil

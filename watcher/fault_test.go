@@ -485,9 +485,9 @@ func TestBatches(t *testing.T) {
 		w, err := newWatcher(Options{Log: quiet(), CookieDir: cookies}, func() (source, error) { return f, nil })
 		need.NoError(t, err)
 		defer w.Close()
-		var told []time.Duration
+		var reported []time.Duration
 		var began time.Time
-		need.NoError(t, w.Add(t.Context(), "ws", root, Space{Dirty: func([]wspath.Path) { told = append(told, time.Since(began)) }}))
+		need.NoError(t, w.Add(t.Context(), "ws", root, Space{Dirty: func([]wspath.Path) { reported = append(reported, time.Since(began)) }}))
 		change := fsnotify.Event{Name: w.spaces["ws"].root + "/f", Op: fsnotify.Write}
 
 		began = time.Now()
@@ -496,18 +496,18 @@ func TestBatches(t *testing.T) {
 		f.events <- change
 		<-time.After(time.Minute)
 		synctest.Wait()
-		if len(told) != 1 || told[0] != 125*time.Millisecond {
-			t.Errorf("two events are reported after %v", told)
+		if len(reported) != 1 || reported[0] != 125*time.Millisecond {
+			t.Errorf("two events are reported after %v", reported)
 		}
-		told, began = nil, time.Now()
+		reported, began = nil, time.Now()
 		for range 100 {
 			f.events <- change
 			<-time.After(10 * time.Millisecond)
 		}
 		<-time.After(time.Minute)
 		synctest.Wait()
-		if len(told) != 2 || told[0] != 500*time.Millisecond {
-			t.Errorf("events without end are reported after %v", told)
+		if len(reported) != 2 || reported[0] != 500*time.Millisecond {
+			t.Errorf("events without end are reported after %v", reported)
 		}
 	})
 }

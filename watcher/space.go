@@ -18,7 +18,7 @@ type space struct {
 	cancel   context.CancelFunc
 	rootID   identity
 
-	telling sync.Mutex // held while callbacks run
+	reporting sync.Mutex // held while callbacks run
 
 	// Under Watcher.mu.
 	dirs     map[wspath.Path]*dir

@@ -103,19 +103,19 @@ type Watcher struct {
 	losses    losses
 	ownCookie bool // CookieDir is ours to remove
 
-	mu       sync.Mutex
-	wake     *sync.Cond // a space in ready, or closed
-	idle     *sync.Cond // a space is no longer active
-	spaces   map[string]*space
-	roots    map[string][]*space // by absolute root
-	excludes map[string][]*space // by the folder of git's info/exclude
-	watches  map[string]*watch   // by absolute path
-	inodes   map[inode]*watch
-	ready    []*space
-	untold   map[*space]struct{} // spaces with something pending
-	closed   bool
-	limitLog bool      // the limit was logged
-	renewed  time.Time // when all workspaces were last walked again
+	mu         sync.Mutex
+	wake       *sync.Cond // a space in ready, or closed
+	idle       *sync.Cond // a space is no longer active
+	spaces     map[string]*space
+	roots      map[string][]*space // by absolute root
+	excludes   map[string][]*space // by the folder of git's info/exclude
+	watches    map[string]*watch   // by absolute path
+	inodes     map[inode]*watch
+	ready      []*space
+	unreported map[*space]struct{} // spaces with something pending
+	closed     bool
+	limitLog   bool      // the limit was logged
+	renewed    time.Time // when all workspaces were last walked again
 
 	kick  chan struct{} // capacity 1: the teller looks again
 	done  chan struct{}
@@ -138,7 +138,7 @@ func New(opts Options) (*Watcher, error) {
 func newWatcher(opts Options, open func() (source, error)) (*Watcher, error) {
 	w := &Watcher{
 		opts: opts.withDefaults(), spaces: map[string]*space{}, roots: map[string][]*space{}, excludes: map[string][]*space{},
-		watches: map[string]*watch{}, inodes: map[inode]*watch{}, untold: map[*space]struct{}{},
+		watches: map[string]*watch{}, inodes: map[inode]*watch{}, unreported: map[*space]struct{}{},
 		kick: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	w.log = w.opts.Log
@@ -157,7 +157,7 @@ func newWatcher(opts Options, open func() (source, error)) (*Watcher, error) {
 	w.src = src
 	w.group.Go(w.pump)
 	w.group.Go(w.drain)
-	w.group.Go(w.teller)
+	w.group.Go(w.reporter)
 	for range workers {
 		w.group.Go(w.work)
 	}
@@ -270,13 +270,13 @@ func (w *Watcher) Remove(id string) {
 	for s.active && !w.closed {
 		w.idle.Wait()
 	}
-	delete(w.untold, s)
+	delete(w.unreported, s)
 	unlist(w.roots, s.root, s)
 	w.setExclude(s, "")
 	w.mu.Unlock()
 	w.dropTree(s, wspath.Root)
-	s.telling.Lock()
-	defer s.telling.Unlock()
+	s.reporting.Lock()
+	defer s.reporting.Unlock()
 }
 
 // State describes how a workspace is watched.

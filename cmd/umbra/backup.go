@@ -59,8 +59,8 @@ func (v *verb) backup(ctx context.Context, dir string) error {
 	bar := progress.ShowCount("backup", v.Stderr)
 	var rep backup.Report
 	raw, err := v.Client.Work(ctx, client.Request{Method: http.MethodPost, Path: client.Path("upkeep", "backup"), Body: map[string]string{"dir": dir}}, func(p client.Progress) {
-		if bar.Tell != nil {
-			bar.Tell(p.Done)
+		if bar.Set != nil {
+			bar.Set(p.Done)
 		}
 	}, &rep)
 	bar.Done()

@@ -73,7 +73,7 @@ found. With --json: {"ok","branch","base","same_base","squash","changes","commit
 			return err
 		}
 		bar := progress.Show("export", v.Stderr)
-		o.Progress = bar.Tell
+		o.Progress = bar.Set
 		out, err := replay.Export(ctx, o)
 		bar.Done()
 		if err != nil {

@@ -30,7 +30,7 @@ type forkList struct {
 	Forks []render.Fork `json:"forks"`
 }
 
-func (v *verb) tellForks(ctx context.Context, r client.Request) error {
+func (v *verb) printForks(ctx context.Context, r client.Request) error {
 	var list forkList
 	raw, err := v.Client.JSON(ctx, r, &list)
 	if err != nil {
@@ -117,7 +117,7 @@ workspace's; a virtual fork exists only in git.`,
 			}
 			body["path"] = dir
 		}
-		return v.tellForks(ctx, client.Request{Method: "POST", Path: client.Path("workspaces", w.ID, "forks"), Body: body})
+		return v.printForks(ctx, client.Request{Method: "POST", Path: client.Path("workspaces", w.ID, "forks"), Body: body})
 	})
 	return cmd
 }
@@ -143,7 +143,7 @@ With --json: {"forks":[…]}, as the server returns a fork.`,
 		if err != nil {
 			return err
 		}
-		return v.tellForks(ctx, client.Request{Path: client.Path("workspaces", w.ID, "forks")})
+		return v.printForks(ctx, client.Request{Path: client.Path("workspaces", w.ID, "forks")})
 	})
 	return cmd
 }
@@ -361,7 +361,7 @@ func (v *verb) findFork(ctx context.Context, arg string) (f render.Fork, err err
 	return f, exitcode.Usage(fmt.Errorf("several forks are called %s; name one by its ID: %s", term.Name(arg), strings.Join(found, ", ")))
 }
 
-type raceTold struct {
+type raceResult struct {
 	Forks  []*race.Attempt `json:"forks"`
 	Best   *int            `json:"best"`
 	Merged *int            `json:"merged"`
@@ -431,10 +431,10 @@ func (v *verb) race(ctx context.Context, o race.Options, merge string, keep bool
 		}
 		return err
 	}
-	told := raceTold{Forks: r.Attempts, Kept: true}
+	result := raceResult{Forks: r.Attempts, Kept: true}
 	best := r.Best()
 	if best != nil {
-		told.Best = &best.N
+		result.Best = &best.N
 	}
 	if !v.JSON {
 		if err := v.Print(false, func(o *term.Output) error {
@@ -456,18 +456,18 @@ func (v *verb) race(ctx context.Context, o race.Options, merge string, keep bool
 		chosen = nil
 	}
 	if chosen != nil {
-		if told.Merge, err = r.Merge(ctx, chosen); err != nil {
+		if result.Merge, err = r.Merge(ctx, chosen); err != nil {
 			return err // the forks stay
 		}
-		if told.Merged = &chosen.N; !keep {
+		if result.Merged = &chosen.N; !keep {
 			if err := r.Drop(ending); err != nil {
 				return err
 			}
-			told.Kept = false
+			result.Kept = false
 		}
 	}
 	if v.JSON {
-		raw, err := json.Marshal(told)
+		raw, err := json.Marshal(result)
 		if err != nil {
 			return err
 		}

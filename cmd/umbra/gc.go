@@ -62,8 +62,8 @@ func (v *verb) collect(ctx context.Context, body map[string]any) error {
 	bar := progress.Show("gc", v.Stderr)
 	ask := func(body map[string]any, into *render.Collected) ([]byte, error) {
 		return v.Client.Work(ctx, client.Request{Method: http.MethodPost, Path: client.Path("upkeep", "gc"), Body: body}, func(p client.Progress) {
-			if bar.Tell != nil {
-				bar.Tell(int(p.Done), int(p.All))
+			if bar.Set != nil {
+				bar.Set(int(p.Done), int(p.All))
 			}
 		}, into)
 	}
@@ -159,12 +159,12 @@ With --json: as the server answers it.`,
 			}
 			query.Set("workspace", w.ID)
 		}
-		var told render.DiskUse
-		raw, err := v.Client.JSON(ctx, client.Request{Path: "/upkeep/du", Query: query}, &told)
+		var use render.DiskUse
+		raw, err := v.Client.JSON(ctx, client.Request{Path: "/upkeep/du", Query: query}, &use)
 		if err != nil {
 			return err
 		}
-		return v.Answer(raw, func(o *term.Output) { render.DiskUsage(o, &told) })
+		return v.Answer(raw, func(o *term.Output) { render.DiskUsage(o, &use) })
 	})
 	return cmd
 }

@@ -78,8 +78,8 @@ cluster still has the bytes.`,
 		bar := progress.Show("purging", v.Stderr)
 		var done render.Purged
 		answer, err := v.Client.Work(ctx, client.Request{Method: http.MethodPost, Path: "/upkeep/purge", Body: body}, func(p client.Progress) {
-			if bar.Tell != nil {
-				bar.Tell(int(p.Done), int(p.All))
+			if bar.Set != nil {
+				bar.Set(int(p.Done), int(p.All))
 			}
 		}, &done)
 		bar.Done()

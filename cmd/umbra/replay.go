@@ -70,7 +70,7 @@ is 1 if a step differs, there is a conflict, or a command failed.`,
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
 		defer stop()
 		bar := progress.Show("replay", stderr)
-		o.Progress = bar.Tell
+		o.Progress = bar.Set
 		rep, err := replay.Run(ctx, o)
 		bar.Done()
 		if err != nil {

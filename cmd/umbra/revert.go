@@ -218,12 +218,12 @@ func (v *verb) conflicted(e *client.Error) error {
 	if v.JSON {
 		return errors.Join(v.PrintJSON(e.Body), exitcode.With(exitcode.Failed))
 	}
-	var told client.Reverted
-	if err := json.Unmarshal(e.Body, &told); err != nil {
+	var reverted client.Reverted
+	if err := json.Unmarshal(e.Body, &reverted); err != nil {
 		return e
 	}
 	err := v.Print(false, func(o *term.Output) error {
-		render.WriteConflicts(o, told.Conflicts)
+		render.WriteConflicts(o, reverted.Conflicts)
 		return nil
 	})
 	fmt.Fprintln(v.Stderr, "umbra: nothing was changed; --on-conflict skip does the rest, --on-conflict force takes the state before")

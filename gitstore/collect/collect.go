@@ -28,8 +28,8 @@ type Options struct {
 	DryRun bool
 	From   repo.Boundary
 	Pace   *pace.Pace // nil: no rests
-	// Tell, if not nil, is called with the progress: a step, and its parts.
-	Tell func(step string, done, all int64)
+	// Progress, if not nil, is called with the progress: a step, and its parts.
+	Progress func(step string, done, all int64)
 }
 
 // Report is what Collect did, in bytes on disk.
@@ -77,9 +77,9 @@ type collector struct {
 	made  []*packset.File
 }
 
-func (c *collector) tell(step string, done, all int64) {
-	if c.opt.Tell != nil {
-		c.opt.Tell(step, done, all)
+func (c *collector) progress(step string, done, all int64) {
+	if c.opt.Progress != nil {
+		c.opt.Progress(step, done, all)
 	}
 }
 
@@ -156,7 +156,7 @@ func (c *collector) markAll() error {
 			return err
 		}
 		if seq%256 == 0 {
-			c.tell("reading", int64(seq-from), int64(c.tip.Seq-from+1))
+			c.progress("reading", int64(seq-from), int64(c.tip.Seq-from+1))
 		}
 	}
 	if err := c.markTags(); err != nil {
@@ -225,7 +225,7 @@ func (c *collector) write(step string, wanted func(row int) bool) error {
 	var failed error
 	keep := func(id object.ID) bool {
 		if done++; done%512 == 0 {
-			c.tell(step, min(done, want), want)
+			c.progress(step, min(done, want), want)
 		}
 		if failed == nil {
 			failed = c.opt.Pace.Step(c.ctx)

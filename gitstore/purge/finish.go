@@ -48,7 +48,7 @@ func (p *Purge) Finish(ctx context.Context) (Purged, error) {
 	if err != nil {
 		return Purged{}, errs.Wrap(err, "")
 	}
-	in, told, err := p.gather(ctx)
+	in, out, err := p.gather(ctx)
 	if err != nil {
 		return Purged{}, errs.Wrap(err, "")
 	}
@@ -60,21 +60,21 @@ func (p *Purge) Finish(ctx context.Context) (Purged, error) {
 	if err := p.swap(ctx, in); err != nil {
 		return Purged{}, errs.Wrap(err, "")
 	}
-	p.opt.Tell("removing what is purged", 0, 0)
+	p.opt.Progress("removing what is purged", 0, 0)
 	lctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := s.GoOn(lctx); err != nil {
 		s.host.Retry()
-		return told, err
+		return out, err
 	}
 	p.lateForeign(ctx)
 	if err := s.WriteInfoLog(ctx); err != nil {
 		s.Log.Warn("reflogs of tasks' records not written", "error", err)
 	}
 	if after, err := s.PackBytes(); err == nil {
-		told.Bytes = before - after
+		out.Bytes = before - after
 	}
-	return told, nil
+	return out, nil
 }
 
 // lateForeign drops what another process set in place of one of our refs in the very
@@ -162,7 +162,7 @@ func (p *Purge) gather(ctx context.Context) (*purgeIntent, Purged, error) {
 	if in.Moved = 1; len(files) > 0 {
 		in.Moved = files[len(files)-1] + 1
 	}
-	return in, p.told(o), nil
+	return in, p.summarize(o), nil
 }
 
 // records rewrites the tags that hold tasks' records: the present ones, and

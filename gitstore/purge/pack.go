@@ -83,7 +83,7 @@ func (p *Purge) keep(ctx context.Context, which func(*packset.File) bool) error 
 	defer func() { packset.ReleaseAll(packs) }()
 	slices.SortStableFunc(packs, func(a, b *packset.File) int { return int(a.Keep.Through) - int(b.Keep.Through) })
 	for i, f := range packs {
-		p.opt.Tell("rewriting packs", int64(i), int64(len(packs)))
+		p.opt.Progress("rewriting packs", int64(i), int64(len(packs)))
 		if p.from[f.Base] || !which(f) {
 			continue
 		}

@@ -69,8 +69,8 @@ type Options struct {
 	Force bool
 	// DryRun reports what would be done and changes nothing.
 	DryRun bool
-	// Tell, if not nil, is called with the progress.
-	Tell func(step string, done, all int64)
+	// Progress, if not nil, is called with the progress.
+	Progress func(step string, done, all int64)
 }
 
 // Purged reports what a purge did, or would do.
@@ -147,8 +147,8 @@ type Purge struct {
 // Begin rewrites the history of now. errs.NotFound "blob_not_found" where
 // no commit has one of the blobs.
 func (pr *Purger) Begin(ctx context.Context, opt Options) (*Purge, error) {
-	if opt.Tell == nil {
-		opt.Tell = func(string, int64, int64) {}
+	if opt.Progress == nil {
+		opt.Progress = func(string, int64, int64) {}
 	}
 	pr.Upkeep.Collecting.Lock()
 	pr.Upkeep.Maintaining.Lock()
@@ -315,7 +315,7 @@ func (pr *Purger) sumOf(ctx context.Context, id object.ID) (string, error) {
 }
 
 func (p *Purge) rewrite(ctx context.Context, step string) error {
-	return p.Rewriter.Through(ctx, p.s.Tip().Seq, func(done, all int64) { p.opt.Tell(step, done, all) })
+	return p.Rewriter.Through(ctx, p.s.Tip().Seq, func(done, all int64) { p.opt.Progress(step, done, all) })
 }
 
 // Plan reports what Finish would do. A dry run ends with it and Discard.
@@ -327,13 +327,13 @@ func (p *Purge) Plan(ctx context.Context) (Purged, error) {
 	if err != nil {
 		return Purged{}, errs.Wrap(err, "")
 	}
-	return p.told(o), nil
+	return p.summarize(o), nil
 }
 
 // OnTip reports whether the newest tree that was checked has one of the blobs.
 func (p *Purge) OnTip() bool { return p.Rewriter.Prev != p.Rewriter.Tip.Tree }
 
-func (p *Purge) told(o *others) Purged {
+func (p *Purge) summarize(o *others) Purged {
 	out := Purged{moves: p.Rewriter.Commits, needles: p.needles, Commits: uint64(len(p.Rewriter.Commits)), Touched: p.Rewriter.Touched, First: p.Rewriter.First, Foreign: o.foreign, Holders: o.holders}
 	if p.opt.Force {
 		out.Dropped, out.Holders = o.holders, nil

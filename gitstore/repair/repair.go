@@ -27,12 +27,12 @@ type Repaired struct {
 	Cannot []string `json:"cannot"`
 }
 
-// maxTold bounds each list of a Repaired.
-const maxTold = 1000
+// maxListed bounds each list of a Repaired.
+const maxListed = 1000
 
 // Did adds a sentence on what was done.
 func (r *Repaired) Did(format string, args ...any) {
-	if len(r.Done) < maxTold {
+	if len(r.Done) < maxListed {
 		r.Done = append(r.Done, fmt.Sprintf(format, args...))
 	}
 }
@@ -40,7 +40,7 @@ func (r *Repaired) Did(format string, args ...any) {
 // Not adds a sentence on what could not be done.
 func (r *Repaired) Not(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	if len(r.Cannot) < maxTold && !slices.Contains(r.Cannot, text) {
+	if len(r.Cannot) < maxListed && !slices.Contains(r.Cannot, text) {
 		r.Cannot = append(r.Cannot, text)
 	}
 }

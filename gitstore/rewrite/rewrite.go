@@ -79,7 +79,7 @@ func New(src Source, blobs map[object.ID]bool, sums map[string]bool, text string
 
 // Through rewrites the history up to a number, continuing where it stopped, and
 // reports the progress to its last argument.
-func (r *Rewriter) Through(ctx context.Context, seq uint64, tell func(done, all int64)) error {
+func (r *Rewriter) Through(ctx context.Context, seq uint64, progress func(done, all int64)) error {
 	for r.Seq < seq {
 		if err := ctx.Err(); err != nil {
 			return errs.Wrap(err, "")
@@ -96,7 +96,7 @@ func (r *Rewriter) Through(ctx context.Context, seq uint64, tell func(done, all 
 			return fmt.Errorf("commit number %d: %w", next, err)
 		}
 		r.Seq = next
-		tell(int64(next), int64(seq))
+		progress(int64(next), int64(seq))
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ func (v *Verifier) history(progress func(done, all uint64)) error {
 		if err := v.Ctx.Err(); err != nil {
 			return errs.Wrap(err, "")
 		}
-		told := len(v.Problems)
+		before := len(v.Problems)
 		c, err := v.commit(id)
 		if err != nil {
 			return err
@@ -98,7 +98,7 @@ func (v *Verifier) history(progress func(done, all uint64)) error {
 			}
 		}
 		if seq < s.Boundary().Seq {
-			v.Problems = v.Problems[:told] // it was dropped while it was checked
+			v.Problems = v.Problems[:before] // it was dropped while it was checked
 			break
 		}
 		if c == nil {
@@ -321,14 +321,14 @@ func (v *Verifier) afterHashes(c *repo.Commit) {
 
 // Task checks a task's refs.
 func (v *Verifier) Task(t repo.Task) {
-	told := len(v.Problems)
+	before := len(v.Problems)
 	v.taskIs(t)
-	if len(v.Problems) == told {
+	if len(v.Problems) == before {
 		return
 	}
 	// It may have moved or been dropped: its present state is checked while no
 	// group is committed.
-	v.Problems = v.Problems[:told]
+	v.Problems = v.Problems[:before]
 	v.S.Committing.Lock()
 	defer v.S.Committing.Unlock()
 	if now, ok := v.S.Task(t.ID); ok {

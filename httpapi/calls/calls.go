@@ -338,7 +338,7 @@ func (d *Dialect) aboutList(c *gin.Context) (httpapi.Place, error) {
 func (d *Dialect) list(c *gin.Context) error {
 	if ids := httpapi.Part(c); ids != nil {
 		sees := httpapi.CallerOf(c).Sees
-		return httpapi.TellPart(c, ids, d.calls.Where, func(ctx context.Context, id string) (any, error) {
+		return httpapi.ServePart(c, ids, d.calls.Where, func(ctx context.Context, id string) (any, error) {
 			r, err := d.calls.Get(id, sees)
 			if err != nil {
 				return nil, err
@@ -415,10 +415,10 @@ func (d *Dialect) get(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	return d.tell(c, &r)
+	return d.respondCall(c, &r)
 }
 
-func (d *Dialect) tell(c *gin.Context, r *calls.Record) error {
+func (d *Dialect) respondCall(c *gin.Context, r *calls.Record) error {
 	out, err := d.callOf(c.Request.Context(), r)
 	if err != nil {
 		return err
@@ -439,7 +439,7 @@ func (d *Dialect) touch(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	return d.tell(c, &r)
+	return d.respondCall(c, &r)
 }
 
 type endedBody struct {

@@ -203,7 +203,7 @@ func (d *Dialect) list(c *gin.Context) error {
 		return layerBody{l.ID, l.ID, l.Task, l.Workspace, l.Root, wire.Stamp(l.Begun), l.Running}, nil
 	}
 	if ids := httpapi.Part(c); ids != nil {
-		return httpapi.TellPart(c, ids, d.layers.Where, entry)
+		return httpapi.ServePart(c, ids, d.layers.Where, entry)
 	}
 	list, err := d.layers.List(sees)
 	if err != nil {

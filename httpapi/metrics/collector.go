@@ -15,7 +15,7 @@ import (
 // metric is one name, with how its values are read.
 type metric struct {
 	desc *prometheus.Desc
-	tell func(v *view, to emit)
+	read func(v *view, to emit)
 }
 
 // emit sends a value with its labels' values.
@@ -84,8 +84,8 @@ func newCollector(s Sources) *collector {
 	return c
 }
 
-func (c *collector) add(name, help string, tell func(v *view, to emit), labels ...string) {
-	c.metrics = append(c.metrics, metric{prometheus.NewDesc("umbra_"+name, help, labels, nil), tell})
+func (c *collector) add(name, help string, read func(v *view, to emit), labels ...string) {
+	c.metrics = append(c.metrics, metric{prometheus.NewDesc("umbra_"+name, help, labels, nil), read})
 }
 
 // addRequests adds what the frame counts.
@@ -179,10 +179,10 @@ func (c *collector) addFolders() {
 
 // addSandboxes adds what the engines count.
 func (c *collector) addSandboxes() {
-	each := func(name, help string, tell func(s *telemetry.Sandbox, to emit), labels ...string) {
+	each := func(name, help string, read func(s *telemetry.Sandbox, to emit), labels ...string) {
 		c.add(name, help, func(v *view, to emit) {
 			for _, s := range v.Sandboxes {
-				tell(s, to)
+				read(s, to)
 			}
 		}, append([]string{"engine"}, labels...)...)
 	}
@@ -294,6 +294,6 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		v.watch = v.Watches()
 	}
 	for _, m := range c.metrics {
-		m.tell(v, emit{m.desc, ch})
+		m.read(v, emit{m.desc, ch})
 	}
 }

@@ -233,7 +233,7 @@ func (d *Dialect) relocateArea(c *gin.Context, ses session.Session, from, to tar
 		if err != nil {
 			return asInvalid(err, "not_a_directory")
 		}
-		tellMoved(c, from, to, moved{})
+		respondMoved(c, from, to, moved{})
 		return nil
 	})
 }
@@ -262,7 +262,7 @@ func (d *Dialect) copyArea(c *gin.Context, ses session.Session, from, to target,
 		if err != nil {
 			return takenOr(err)
 		}
-		tellMoved(c, from, to, moved{ETag: wire.ETag(res.Ops[0].Blob), Commit: commitOf(res)})
+		respondMoved(c, from, to, moved{ETag: wire.ETag(res.Ops[0].Blob), Commit: commitOf(res)})
 		return nil
 	})
 }

@@ -54,7 +54,7 @@ func (d *Dialect) mkdir(c *gin.Context, ses session.Session) error {
 		if !body.Recursive {
 			return exists()
 		}
-		tellMade(c, t, false, nil)
+		respondMade(c, t, false, nil)
 		return nil
 	}
 	op := workspace.Op{Kind: workspace.OpMkdir, Path: t.Path, Recursive: body.Recursive}
@@ -62,14 +62,14 @@ func (d *Dialect) mkdir(c *gin.Context, ses session.Session) error {
 		if body.Recursive && errs.CodeOf(err) == "target_exists" && !t.InArea() {
 			// A link to a folder is one.
 			if l, serr := ref.Stat(c.Request.Context(), t.Path); serr == nil && l.Info.IsDir() {
-				tellMade(c, t, false, nil)
+				respondMade(c, t, false, nil)
 				return nil
 			}
 		}
 		if err != nil {
 			return err
 		}
-		tellMade(c, t, res.Ops[0].Created, res)
+		respondMade(c, t, res.Ops[0].Created, res)
 		return nil
 	})
 }
@@ -78,7 +78,7 @@ func exists() error {
 	return errs.New(errs.Conflict, "target_exists", "The target already exists.")
 }
 
-func tellMade(c *gin.Context, t target, created bool, res *workspace.Result) {
+func respondMade(c *gin.Context, t target, created bool, res *workspace.Result) {
 	body := made{Created: created, Commit: commitOf(res)}
 	body.Path, body.PathEncoding = t.JSON()
 	status := http.StatusOK
@@ -139,7 +139,7 @@ func (d *Dialect) relocate(c *gin.Context, ses session.Session, kind workspace.O
 		if err != nil {
 			return refusedMove(c, ref, to, err)
 		}
-		tellMoved(c, from, to, moved{ETag: wire.ETag(res.Ops[0].Blob), Commit: commitOf(res)})
+		respondMoved(c, from, to, moved{ETag: wire.ETag(res.Ops[0].Blob), Commit: commitOf(res)})
 		return nil
 	})
 }
@@ -155,7 +155,7 @@ func refusedMove(c *gin.Context, ref *task.Ref, to target, err error) error {
 	return asInvalid(err, "not_a_directory", "special_file")
 }
 
-func tellMoved(c *gin.Context, from, to target, body moved) {
+func respondMoved(c *gin.Context, from, to target, body moved) {
 	body.From, body.FromEncoding = from.JSON()
 	body.To, body.ToEncoding = to.JSON()
 	httpapi.JSON(c, http.StatusOK, body)

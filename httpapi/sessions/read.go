@@ -139,10 +139,10 @@ func (d *Dialect) read(c *gin.Context, ses session.Session) error {
 	if as == "base64" {
 		return s.tellBase64(c)
 	}
-	return s.tellText(c, offset, limit)
+	return s.serveText(c, offset, limit)
 }
 
-func (s *source) tellText(c *gin.Context, offset, limit int64) error {
+func (s *source) serveText(c *gin.Context, offset, limit int64) error {
 	lines, err := s.lines(offset, limit)
 	if err != nil {
 		return err

@@ -157,9 +157,9 @@ func (d *Dialect) taskOf(c *gin.Context, ses session.Session) (*task.Ref, error)
 func asInvalid(err error, codes ...string) error {
 	if e, ok := err.(*errs.Error); ok && e.Kind == errs.Conflict {
 		if slices.Contains(codes, e.Code) {
-			told := *e
-			told.Kind = errs.Invalid
-			return &told
+			invalid := *e
+			invalid.Kind = errs.Invalid
+			return &invalid
 		}
 	}
 	return err

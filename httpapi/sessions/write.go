@@ -122,12 +122,12 @@ func (d *Dialect) put(c *gin.Context, ses session.Session, t target, op workspac
 		did := res.Ops[0]
 		body := written{BytesWritten: did.Size, ETag: wire.ETag(did.Blob), Mtime: mtimeAfter(ref, t, res), Created: did.Created, Commit: commitOf(res)}
 		body.Path, body.PathEncoding = t.JSON()
-		tellWritten(c, body)
+		respondWritten(c, body)
 		return nil
 	})
 }
 
-func tellWritten(c *gin.Context, body written) {
+func respondWritten(c *gin.Context, body written) {
 	if body.ETag != nil {
 		c.Header("ETag", *body.ETag)
 	}
@@ -249,12 +249,12 @@ func (d *Dialect) replace(c *gin.Context, ses session.Session) error {
 				return err
 			}
 		}
-		tellReplaced(c, t, replaced{Replacements: e.count, ETag: wire.ETag(res.Ops[0].Blob), Mtime: mtimeAfter(ref, t, res), Commit: commitOf(res)})
+		respondReplaced(c, t, replaced{Replacements: e.count, ETag: wire.ETag(res.Ops[0].Blob), Mtime: mtimeAfter(ref, t, res), Commit: commitOf(res)})
 		return nil
 	})
 }
 
-func tellReplaced(c *gin.Context, t target, body replaced) {
+func respondReplaced(c *gin.Context, t target, body replaced) {
 	body.Path, body.PathEncoding = t.JSON()
 	if body.ETag != nil {
 		c.Header("ETag", *body.ETag)

@@ -219,7 +219,7 @@ func (d *Dialect) runBatch(c *gin.Context, r *task.Ref, plan *planned, req works
 		if err := commit(); err != nil {
 			return err
 		}
-		return tellBatch(c, r, plan, req, res, nil)
+		return respondBatch(c, r, plan, req, res, nil)
 	}
 	folders, release, err := d.tasks.Folders(r.Task.ID)
 	if err != nil {
@@ -230,10 +230,10 @@ func (d *Dialect) runBatch(c *gin.Context, r *task.Ref, plan *planned, req works
 	if err != nil {
 		return err
 	}
-	return tellBatch(c, r, plan, req, res, inAreas)
+	return respondBatch(c, r, plan, req, res, inAreas)
 }
 
-func tellBatch(c *gin.Context, r *task.Ref, plan *planned, req workspace.Request, res *workspace.Result, inAreas []areas.Result) error {
+func respondBatch(c *gin.Context, r *task.Ref, plan *planned, req workspace.Request, res *workspace.Result, inAreas []areas.Result) error {
 	body := map[string]any{"commit": nil}
 	var entries []wire.Entry
 	if res != nil {

@@ -75,7 +75,7 @@ func (d *Dialect) files(c *gin.Context) error {
 			if body, err = encode(sum); err != nil {
 				return err
 			}
-		} else if body, err = d.history.Told(c.Request.Context(), r.Workspace, r.Task.ID, encode); err != nil {
+		} else if body, err = d.history.Encoded(c.Request.Context(), r.Workspace, r.Task.ID, encode); err != nil {
 			return err
 		}
 		httpapi.WriteJSON(c, http.StatusOK, body)

@@ -144,7 +144,7 @@ const (
 
 func (d *Dialect) list(c *gin.Context) error {
 	if ids := httpapi.Part(c); ids != nil {
-		return httpapi.TellPart(c, ids, d.tasks.Where, d.viewer(c))
+		return httpapi.ServePart(c, ids, d.tasks.Where, d.viewer(c))
 	}
 	q := task.Query{Sees: sees(c)}
 	status, given, err := httpapi.Query(c, "status")
@@ -203,10 +203,10 @@ func (d *Dialect) viewer(c *gin.Context) httpapi.Entry {
 }
 
 func (d *Dialect) get(c *gin.Context) error {
-	return using(d.open, func(c *gin.Context, r *task.Ref) error { return d.tell(c, r) })(c)
+	return using(d.open, func(c *gin.Context, r *task.Ref) error { return d.respondTask(c, r) })(c)
 }
 
-func (d *Dialect) tell(c *gin.Context, r *task.Ref) error {
+func (d *Dialect) respondTask(c *gin.Context, r *task.Ref) error {
 	v, err := d.tasks.View(c.Request.Context(), r)
 	if err != nil {
 		return err
@@ -239,7 +239,7 @@ func (d *Dialect) patch(c *gin.Context) error {
 		if err := d.tasks.Patch(c.Request.Context(), r, p, httpapi.RequestID(c)); err != nil {
 			return err
 		}
-		return d.tell(c, r)
+		return d.respondTask(c, r)
 	})(c)
 }
 

@@ -36,9 +36,9 @@ func (d *Backup) make(c *gin.Context) error {
 	if err := httpapi.DecodeJSON(c, &body); err != nil {
 		return err
 	}
-	return httpapi.ServeWork(c, func(ctx context.Context, tell func(httpapi.Progress)) (any, error) {
+	return httpapi.ServeWork(c, func(ctx context.Context, progress func(httpapi.Progress)) (any, error) {
 		done, err := d.Service.Backup(ctx, body.Dir, func(r backup.Report) {
-			tell(httpapi.Progress{Step: r.Step, Done: int64(r.Files)})
+			progress(httpapi.Progress{Step: r.Step, Done: int64(r.Files)})
 		})
 		if err == nil {
 			audit.Allowed(c.Request.Context(), audit.Backup, "", slog.String("dir", body.Dir))

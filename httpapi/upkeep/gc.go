@@ -87,9 +87,9 @@ func (d *GC) collect(c *gin.Context) error {
 	if err := httpapi.DecodeJSON(c, &body); err != nil {
 		return err
 	}
-	return httpapi.ServeWork(c, func(ctx context.Context, tell func(httpapi.Progress)) (any, error) {
+	return httpapi.ServeWork(c, func(ctx context.Context, progress func(httpapi.Progress)) (any, error) {
 		list, err := d.Service.Collect(ctx, retention.Request{Workspaces: body.Workspaces, Now: body.Now, DryRun: body.DryRun},
-			func(step string, done, all int64) { tell(httpapi.Progress{Step: step, Done: done, All: all}) })
+			func(step string, done, all int64) { progress(httpapi.Progress{Step: step, Done: done, All: all}) })
 		if err != nil {
 			return nil, err
 		}

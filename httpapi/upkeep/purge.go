@@ -141,8 +141,8 @@ func (d *Purge) purge(c *gin.Context) error {
 		return err
 	}
 	defer w.Release()
-	return httpapi.ServeWork(c, func(ctx context.Context, tell func(httpapi.Progress)) (any, error) {
-		req.Tell = func(step string, done, all int64) { tell(httpapi.Progress{Step: step, Done: done, All: all}) }
+	return httpapi.ServeWork(c, func(ctx context.Context, progress func(httpapi.Progress)) (any, error) {
+		req.Progress = func(step string, done, all int64) { progress(httpapi.Progress{Step: step, Done: done, All: all}) }
 		done, err := w.Purge(ctx, req)
 		if done != nil && !req.DryRun && (err == nil || errs.CodeOf(err) == "ref_locked") {
 			d.forget(c, w, done)
@@ -154,7 +154,7 @@ func (d *Purge) purge(c *gin.Context) error {
 		if err == nil && d.Erase != nil {
 			out.NotReached = append(out.NotReached, "wal_archive", "bucket_versions")
 			if !req.DryRun {
-				req.Tell("deleting what is purged from the object store", 0, 0)
+				req.Progress("deleting what is purged from the object store", 0, 0)
 				out.Remaining = d.Erase(ctx, w)
 			}
 		}

@@ -17,9 +17,9 @@ import (
 func WithFields(s httpapi.Shape) httpapi.Shape {
 	body := s.Body
 	s.Body = func(c *gin.Context, p *httpapi.Problem) any {
-		told := *p
-		told.Fields = fields(p)
-		return body(c, &told)
+		withFields := *p
+		withFields.Fields = fields(p)
+		return body(c, &withFields)
 	}
 	return s
 }

@@ -15,8 +15,8 @@ import (
 	"umbra/internal/workspaces"
 )
 
-// tellEvery is how often a stream reports the progress of a baseline.
-const tellEvery = 250 * time.Millisecond
+// progressEvery is how often a stream reports the progress of a baseline.
+const progressEvery = 250 * time.Millisecond
 
 // baselineObject describes a baseline that is being taken.
 type baselineObject struct {
@@ -51,8 +51,8 @@ func (d *Dialect) begunStream(c *gin.Context, b workspaces.Begun, after int64) e
 			st.Close()
 		}
 	}()
-	told := int64(-1)
-	tick := time.NewTicker(tellEvery)
+	reported := int64(-1)
+	tick := time.NewTicker(progressEvery)
 	defer tick.Stop()
 	return httpapi.ServeEvents(c, func(ctx context.Context) (httpapi.Event, error) {
 		for st == nil {
@@ -62,8 +62,8 @@ func (d *Dialect) begunStream(c *gin.Context, b workspaces.Begun, after int64) e
 				done = true
 			default:
 			}
-			if files := b.Files(); files != told {
-				told = files
+			if files := b.Files(); files != reported {
+				reported = files
 				return progressEvent(b, files)
 			}
 			if done {

@@ -21,11 +21,11 @@ const (
 
 // expiries puts forks that expire soon into a stream of their parent, each once.
 type expiries struct {
-	d    *Dialect
-	of   string
-	sees func(root string) bool
-	told map[string]time.Time // by fork
-	at   time.Time            // of the next look
+	d        *Dialect
+	of       string
+	sees     func(root string) bool
+	reported map[string]time.Time // by fork
+	at       time.Time            // of the next look
 }
 
 // next gives the stream's next event. It is called by one goroutine at a time.
@@ -50,10 +50,10 @@ func (x *expiries) next(ctx context.Context, st *task.Stream) (httpapi.Event, er
 func (x *expiries) due(now time.Time) (httpapi.Event, bool, error) {
 	for _, r := range x.d.workspaces.Forks(x.of) {
 		at := r.Fork.Expires
-		if at.IsZero() || at.After(now.Add(warnBefore)) || x.told[r.ID].Equal(at) || !x.sees(r.Place()) {
+		if at.IsZero() || at.After(now.Add(warnBefore)) || x.reported[r.ID].Equal(at) || !x.sees(r.Place()) {
 			continue
 		}
-		x.told[r.ID] = at
+		x.reported[r.ID] = at
 		data, err := json.Marshal(map[string]string{"fork": r.ID, "name": r.Fork.Name, "expires_at": wire.Stamp(at)})
 		return httpapi.Event{Name: "fork_expires", Data: data}, err == nil, err
 	}

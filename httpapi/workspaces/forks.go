@@ -86,7 +86,7 @@ func (d *Dialect) makeForks(c *gin.Context) error {
 		if err != nil {
 			return err
 		}
-		return d.tellForks(c, http.StatusCreated, made)
+		return d.respondForks(c, http.StatusCreated, made)
 	})
 }
 
@@ -96,10 +96,10 @@ func (d *Dialect) listForks(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	return d.tellForks(c, http.StatusOK, d.workspaces.Forks(rec.ID))
+	return d.respondForks(c, http.StatusOK, d.workspaces.Forks(rec.ID))
 }
 
-func (d *Dialect) tellForks(c *gin.Context, status int, list []workspaces.Record) error {
+func (d *Dialect) respondForks(c *gin.Context, status int, list []workspaces.Record) error {
 	out := []object{}
 	for _, rec := range list {
 		if !httpapi.CallerOf(c).Sees(rec.Place()) {

@@ -167,7 +167,7 @@ func (d *Dialect) describe(w *workspace.Workspace) (object, error) {
 	return o, nil
 }
 
-func (d *Dialect) tell(c *gin.Context, w *workspace.Workspace) error {
+func (d *Dialect) respondWorkspace(c *gin.Context, w *workspace.Workspace) error {
 	o, err := d.describe(w)
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func (d *Dialect) resting(rec workspaces.Record, rest workspaces.Rest, state wor
 
 func (d *Dialect) list(c *gin.Context) error {
 	if ids := httpapi.Part(c); ids != nil {
-		return httpapi.TellPart(c, ids, func(id string) (string, error) { return id, nil }, d.describer(c))
+		return httpapi.ServePart(c, ids, func(id string) (string, error) { return id, nil }, d.describer(c))
 	}
 	begun := d.workspaces.Begun()
 	list := d.workspaces.List()
@@ -253,7 +253,7 @@ func (d *Dialect) get(c *gin.Context) error {
 		httpapi.JSON(c, http.StatusOK, d.describeBegun(b))
 		return nil
 	}
-	return d.using(c, func(w *workspace.Workspace) error { return d.tell(c, w) })
+	return d.using(c, func(w *workspace.Workspace) error { return d.respondWorkspace(c, w) })
 }
 
 func (d *Dialect) rebind(c *gin.Context) error {
@@ -276,7 +276,7 @@ func (d *Dialect) rebind(c *gin.Context) error {
 		if err != nil {
 			return err
 		}
-		return d.using(c, func(w *workspace.Workspace) error { return d.tell(c, w) })
+		return d.using(c, func(w *workspace.Workspace) error { return d.respondWorkspace(c, w) })
 	}
 	if body.Judged != nil {
 		return errs.New(errs.Unprocessable, "validation_failed", "root and judged are changed one at a time.").With("field", "judged")
@@ -290,7 +290,7 @@ func (d *Dialect) rebind(c *gin.Context) error {
 	}
 	defer w.Release()
 	audit.Allowed(c.Request.Context(), audit.Rebind, rec.ID, slog.String("root", *body.Root))
-	return d.tell(c, w)
+	return d.respondWorkspace(c, w)
 }
 
 func (d *Dialect) forget(c *gin.Context) error {
@@ -375,6 +375,6 @@ func (d *Dialect) stream(c *gin.Context) error {
 	}
 	st := d.tasks.WorkspaceStream(w, after)
 	defer st.Close()
-	told := expiries{d: d, of: w.ID(), sees: httpapi.CallerOf(c).Sees, told: map[string]time.Time{}}
-	return httpapi.ServeEvents(c, func(ctx context.Context) (httpapi.Event, error) { return told.next(ctx, st) })
+	expiring := expiries{d: d, of: w.ID(), sees: httpapi.CallerOf(c).Sees, reported: map[string]time.Time{}}
+	return httpapi.ServeEvents(c, func(ctx context.Context) (httpapi.Event, error) { return expiring.next(ctx, st) })
 }

@@ -45,8 +45,8 @@ type Options struct {
 	To      vfs.FS // the backup's folder
 	Program string // version, for the manifest
 	Now     func() time.Time
-	// Tell is called with the progress; may be nil.
-	Tell func(Report)
+	// Progress is called with the progress; may be nil.
+	Progress func(Report)
 }
 
 // passes bounds how often a backup starts over because workspaces were forgotten
@@ -71,11 +71,11 @@ func Run(ctx context.Context, o Options) (rep Report, err error) {
 	if err != nil {
 		return rep, err
 	}
-	tell := o.Tell
-	if tell == nil {
-		tell = func(Report) {}
+	progress := o.Progress
+	if progress == nil {
+		progress = func(Report) {}
 	}
-	w, err := openWriter(o.To, old, &rep, tell)
+	w, err := openWriter(o.To, old, &rep, progress)
 	if err != nil {
 		return rep, errs.Wrap(err, "")
 	}
@@ -93,7 +93,7 @@ func Run(ctx context.Context, o Options) (rep Report, err error) {
 		}
 		m := &manifest{Header: Header{Version: 1, Format: c.format, Program: o.Program, Began: began, Workspaces: rep.Workspaces}, entries: c.entries}
 		rep.Step = "finishing"
-		tell(rep)
+		progress(rep)
 		if err := w.sync(); err != nil {
 			return rep, errs.Wrap(err, "")
 		}
@@ -199,7 +199,7 @@ func (c *copier) add(e entry) {
 	if e.Kind != kindDir {
 		c.rep.Files++
 	}
-	c.w.tell(*c.rep)
+	c.w.progress(*c.rep)
 }
 
 func (c *copier) dir(name string, perm uint32) {

@@ -28,8 +28,8 @@ type RestoreOptions struct {
 	To   vfs.FS // an empty folder
 	// Finish is called with all files in place below the folder StageDir, before
 	// they get their names; its error fails the restore.
-	Finish func() error
-	Tell   func(Report)
+	Finish   func() error
+	Progress func(Report)
 }
 
 // ReadHeader returns what a directory is a backup of.
@@ -186,13 +186,13 @@ func (r *restorer) settle() error {
 		}
 	}
 	r.rep.Step = "finishing"
-	r.tell()
+	r.progress()
 	return nil
 }
 
-func (r *restorer) tell() {
-	if r.o.Tell != nil {
-		r.o.Tell(*r.rep)
+func (r *restorer) progress() {
+	if r.o.Progress != nil {
+		r.o.Progress(*r.rep)
 	}
 }
 
@@ -333,6 +333,6 @@ func (p *pieces) next() error {
 	p.buf = data
 	p.r.rep.Bytes += want.Size
 	p.r.rep.CopiedBytes += want.Size
-	p.r.tell()
+	p.r.progress()
 	return nil
 }

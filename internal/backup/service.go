@@ -81,7 +81,7 @@ func (s *Service) Backup(ctx context.Context, dir string, report func(Report)) (
 		return Report{}, errs.Wrap(err, "")
 	}
 	defer to.Close()
-	return Run(ctx, Options{Source: source, Data: data, To: to, Program: s.Program, Now: time.Now, Tell: report})
+	return Run(ctx, Options{Source: source, Data: data, To: to, Program: s.Program, Now: time.Now, Progress: report})
 }
 
 // canonical resolves links in as much of a path as is there.

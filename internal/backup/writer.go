@@ -24,21 +24,21 @@ const (
 
 // writer puts pieces into a backup, each once.
 type writer struct {
-	to    vfs.FS
-	known map[sum]int64    // durable in the backup, by size
-	packs map[string]entry // what never changes, by path
-	made  map[string]bool  // folders of objects that are there
-	log   vfs.File         // partial
-	end   int64
-	temps int
-	buf   []byte
-	rep   *Report
-	tell  func(Report)
+	to       vfs.FS
+	known    map[sum]int64    // durable in the backup, by size
+	packs    map[string]entry // what never changes, by path
+	made     map[string]bool  // folders of objects that are there
+	log      vfs.File         // partial
+	end      int64
+	temps    int
+	buf      []byte
+	rep      *Report
+	progress func(Report)
 }
 
 // openWriter begins a backup in a folder, or goes on with one.
-func openWriter(to vfs.FS, old *manifest, rep *Report, tell func(Report)) (*writer, error) {
-	w := &writer{to: to, known: make(map[sum]int64), packs: make(map[string]entry), made: make(map[string]bool), rep: rep, tell: tell}
+func openWriter(to vfs.FS, old *manifest, rep *Report, progress func(Report)) (*writer, error) {
+	w := &writer{to: to, known: make(map[sum]int64), packs: make(map[string]entry), made: make(map[string]bool), rep: rep, progress: progress}
 	if err := w.mark(); err != nil {
 		return nil, err
 	}
@@ -180,7 +180,7 @@ func (w *writer) put(ctx context.Context, r io.Reader, size int) (pieces []piece
 			}
 			pieces = append(pieces, p)
 			total += int64(n)
-			w.tell(*w.rep)
+			w.progress(*w.rep)
 		}
 		if err == io.EOF || err == io.ErrUnexpectedEOF {
 			return pieces, total, nil

@@ -242,7 +242,7 @@ func (s *Service) Begin(ctx context.Context, b Begin) (*Begun, error) {
 		return nil, err
 	}
 	out := &Begun{Record: rec, Root: w.Root()}
-	return out, s.tell(ctx, w, out)
+	return out, s.fillBegun(ctx, w, out)
 }
 
 // again returns the call that the same request began, nil if there is none.
@@ -262,7 +262,7 @@ func (s *Service) again(ctx context.Context, b *Begin) (*Begun, error) {
 	}
 	defer w.Release()
 	out := &Begun{Record: r, Root: w.Root(), Again: true}
-	return out, s.tell(ctx, w, out)
+	return out, s.fillBegun(ctx, w, out)
 }
 
 // hash identifies the request.
@@ -420,8 +420,8 @@ func (s *Service) Unlayer(ctx context.Context, id string) error {
 	return err
 }
 
-// tell fills in what a begin returns in addition to the call.
-func (s *Service) tell(ctx context.Context, w *workspace.Workspace, out *Begun) error {
+// fillBegun fills in what a begin returns in addition to the call.
+func (s *Service) fillBegun(ctx context.Context, w *workspace.Workspace, out *Begun) error {
 	var err error
 	if out.From > 0 {
 		if out.At, err = w.Store().CommitAt(ctx, out.From); err != nil && !errs.Is(err, errs.Gone) {

@@ -84,8 +84,8 @@ type Found struct {
 	Names []string
 	// Sum is "sha256:<hex>" of what the path holds now; "" where nothing does.
 	Sum string
-	// Untold: no event reported the change, so it may be as old as the last scan.
-	Untold bool
+	// Unreported: no event reported the change, so it may be as old as the last scan.
+	Unreported bool
 }
 
 // Book is the calls of one workspace.
@@ -201,7 +201,7 @@ func (b *Book) Judge(f Found) Verdict {
 		}
 	}
 	allTheWhile := true
-	if f.Untold {
+	if f.Unreported {
 		for _, c := range b.past {
 			if slices.ContainsFunc(names, c.couldMake) {
 				may = append(may, c)

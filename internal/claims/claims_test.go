@@ -65,25 +65,25 @@ func TestUntold(t *testing.T) {
 	b.Begin(&Call{ID: "a"})
 	mark := b.Scanning()
 	b.Scanned(mark)
-	if v := b.Judge(Found{Path: "f", Untold: true}); ids(v) != "a" {
+	if v := b.Judge(Found{Path: "f", Unreported: true}); ids(v) != "a" {
 		t.Errorf("open since before the scan: %q", ids(v))
 	}
 	b.Begin(&Call{ID: "b"})
 	b.End("b")
-	if v := b.Judge(Found{Path: "f", Untold: true}); ids(v) != "a+b" {
+	if v := b.Judge(Found{Path: "f", Unreported: true}); ids(v) != "a+b" {
 		t.Errorf("one that ended since the scan: %q", ids(v))
 	}
 	if v := b.Judge(Found{Path: "f"}); ids(v) != "a" {
 		t.Errorf("told: %q", ids(v))
 	}
 	b.Scanned(b.Scanning())
-	if v := b.Judge(Found{Path: "f", Untold: true}); ids(v) != "a" {
+	if v := b.Judge(Found{Path: "f", Unreported: true}); ids(v) != "a" {
 		t.Errorf("after another scan: %q", ids(v))
 	}
 	b.End("a")
 	b.Begin(&Call{ID: "c"})
 	b.Scanned(mark)
-	if v := b.Judge(Found{Path: "f", Untold: true}); v.Call != nil {
+	if v := b.Judge(Found{Path: "f", Unreported: true}); v.Call != nil {
 		t.Errorf("one that was not open all the while: %q", ids(v))
 	}
 }
@@ -99,11 +99,11 @@ func TestLayerOfAnOpenCall(t *testing.T) {
 	if v := b.Judge(Found{Path: "f"}); ids(v) != "b" {
 		t.Errorf("told: %q", ids(v))
 	}
-	if v := b.Judge(Found{Path: "f", Untold: true}); ids(v) != "a+b" {
+	if v := b.Judge(Found{Path: "f", Unreported: true}); ids(v) != "a+b" {
 		t.Errorf("as old as the scan: %q", ids(v))
 	}
 	b.Scanned(b.Scanning())
-	if v := b.Judge(Found{Path: "f", Untold: true}); ids(v) != "b" {
+	if v := b.Judge(Found{Path: "f", Unreported: true}); ids(v) != "b" {
 		t.Errorf("after another scan: %q", ids(v))
 	}
 	b.End("b")
@@ -111,7 +111,7 @@ func TestLayerOfAnOpenCall(t *testing.T) {
 	if v := b.Judge(Found{Path: "f"}); ids(v) != "a" {
 		t.Errorf("without the layer again: %q", ids(v))
 	}
-	if v := b.Judge(Found{Path: "f", Untold: true}); v.Call != nil {
+	if v := b.Judge(Found{Path: "f", Unreported: true}); v.Call != nil {
 		t.Errorf("as old as the layer: %q", ids(v))
 	}
 }

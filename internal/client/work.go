@@ -23,7 +23,7 @@ const maxWorkLine = 64 << 20
 // raw is the result's text as it came. What failed on the way is an *Error; an
 // answer that ends without a result is an error too: whether the work was done
 // is not known then.
-func (c *Client) Work(ctx context.Context, r Request, tell func(Progress), dst any) (raw []byte, err error) {
+func (c *Client) Work(ctx context.Context, r Request, progress func(Progress), dst any) (raw []byte, err error) {
 	r.Accept = "application/x-ndjson"
 	res, err := c.Do(ctx, r)
 	if err != nil {
@@ -51,8 +51,8 @@ func (c *Client) Work(ctx context.Context, r Request, tell func(Progress), dst a
 				err = json.Unmarshal(line.Done, dst)
 			}
 			return line.Done, err
-		case line.Progress != nil && tell != nil:
-			tell(*line.Progress)
+		case line.Progress != nil && progress != nil:
+			progress(*line.Progress)
 		}
 	}
 	if err := lines.Err(); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {

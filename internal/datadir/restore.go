@@ -66,9 +66,9 @@ func Restore(ctx context.Context, from, to string, stderr io.Writer) (rep backup
 	defer bar.Done()
 	rep, err = backup.Restore(ctx, backup.RestoreOptions{From: src, To: dst,
 		Finish: func() error { return markRestored(filepath.Join(to, backup.StageDir, "state.db")) },
-		Tell: func(r backup.Report) {
-			if bar.Tell != nil {
-				bar.Tell(int64(r.Files))
+		Progress: func(r backup.Report) {
+			if bar.Set != nil {
+				bar.Set(int64(r.Files))
 			}
 		}})
 	if err != nil {

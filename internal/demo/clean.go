@@ -42,7 +42,7 @@ func (d *Demo) cleanUp(ctx context.Context, c *client.Client) error {
 		}
 		removed = append(removed, t.WorkspaceID)
 	}
-	return d.tellRemoved(removed)
+	return d.reportRemoved(removed)
 }
 
 // removeProject removes a project of the demo's, and nothing else: the folder's
@@ -62,7 +62,7 @@ func removeProject(root *string) error {
 	return os.RemoveAll(parent)
 }
 
-func (d *Demo) tellRemoved(removed []string) error {
+func (d *Demo) reportRemoved(removed []string) error {
 	if d.JSON {
 		raw, err := json.Marshal(map[string]any{"removed": removed})
 		if err != nil {

@@ -132,7 +132,7 @@ func (d *Demo) play(ctx context.Context, c *client.Client, hello server.Welcome,
 		root = real
 	}
 	o := term.Open(d.Stdout, term.Options{Color: term.Color(d.Color)})
-	p := &play{client: c, pace: d.Pace, told: func(s demoStep) {
+	p := &play{client: c, pace: d.Pace, onStep: func(s demoStep) {
 		if d.JSON {
 			return
 		}

@@ -55,7 +55,7 @@ const (
 type play struct {
 	client *client.Client
 	pace   time.Duration // between steps
-	told   func(demoStep)
+	onStep func(demoStep)
 	done   played
 }
 
@@ -110,9 +110,9 @@ func (p *play) run(ctx context.Context, root string) error {
 	return err
 }
 
-func (p *play) tell(s demoStep) {
+func (p *play) report(s demoStep) {
 	p.done.Steps = append(p.done.Steps, s)
-	p.told(s)
+	p.onStep(s)
 }
 
 // batch does operations as one change set of a subtask.
@@ -125,7 +125,7 @@ func (p *play) batch(ctx context.Context, actor, subtask, does string, operation
 	if err != nil {
 		return err
 	}
-	p.tell(demoStep{Actor: actor, Subtask: subtask, Does: does, Commit: answer.Commit})
+	p.report(demoStep{Actor: actor, Subtask: subtask, Does: does, Commit: answer.Commit})
 	return nil
 }
 
@@ -194,7 +194,7 @@ func (p *play) edits(before, after string) func(context.Context) error {
 		if _, err := p.client.JSON(ctx, client.Request{Method: http.MethodPost, Path: client.Path("workspaces", p.done.Workspace, "sync")}, &answer); err != nil {
 			return err
 		}
-		p.tell(demoStep{Actor: "you", Does: "edit " + place + " on disk", Commit: answer.Commit})
+		p.report(demoStep{Actor: "you", Does: "edit " + place + " on disk", Commit: answer.Commit})
 		return nil
 	}
 }
@@ -211,11 +211,11 @@ func (p *play) undoes(ctx context.Context) error {
 	for _, f := range plan.Files {
 		files = append(files, f.Path+" "+f.Action)
 	}
-	p.tell(demoStep{Actor: "umbra", Subtask: demoCache, Does: "previews the undo: " + strings.Join(files, ", ")})
+	p.report(demoStep{Actor: "umbra", Subtask: demoCache, Does: "previews the undo: " + strings.Join(files, ", ")})
 	if _, err := p.client.JSON(ctx, client.Request{Method: http.MethodPost, Path: route, Body: map[string]any{"plan": plan.Plan}}, &undone); err != nil {
 		return err
 	}
-	p.tell(demoStep{Actor: "umbra", Subtask: demoCache, Does: fmt.Sprintf("undoes %s; your edit stays", render.Count(undone.Entries, "change", "changes")), Commit: undone.Commit})
+	p.report(demoStep{Actor: "umbra", Subtask: demoCache, Does: fmt.Sprintf("undoes %s; your edit stays", render.Count(undone.Entries, "change", "changes")), Commit: undone.Commit})
 	return nil
 }
 

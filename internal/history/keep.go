@@ -54,7 +54,7 @@ func (c *Cache) Keep(ctx context.Context, w *workspace.Workspace, quiet bool) {
 		}
 		if s != nil {
 			s.mu.Lock()
-			s.keepTold(w, t.ID)
+			s.keepEncoded(w, t.ID)
 			s.mu.Unlock()
 		}
 		if all >= kept.recs && all < kept.recs+keptFrom && (!quiet || all < kept.counted+keptFrom) {

@@ -117,19 +117,19 @@ func TestKept(t *testing.T) {
 
 	// Kept when it is quiet, the answer too.
 	c := NewCache()
-	tell := func(*Summary) ([]byte, error) { return []byte("told"), nil }
-	if _, err := c.Told(t.Context(), w, "T", tell); err != nil {
+	encode := func(*Summary) ([]byte, error) { return []byte("encoded"), nil }
+	if _, err := c.Encoded(t.Context(), w, "T", encode); err != nil {
 		t.Fatal(err)
 	}
 	c.Keep(t.Context(), w, true)
 	never := func(*Summary) ([]byte, error) { t.Error("encoded again"); return nil, nil }
-	if got, err := NewCache().Told(t.Context(), w, "T", never); err != nil || string(got) != "told" {
+	if got, err := NewCache().Encoded(t.Context(), w, "T", never); err != nil || string(got) != "encoded" {
 		t.Errorf("told %q, %v", got, err)
 	}
 	more(t, w, keptFrom+70, keptFrom+71)
 	again := 0
 	count := func(*Summary) ([]byte, error) { again++; return []byte("new"), nil }
-	if got, err := NewCache().Told(t.Context(), w, "T", count); err != nil || string(got) != "new" || again != 1 {
+	if got, err := NewCache().Encoded(t.Context(), w, "T", count); err != nil || string(got) != "new" || again != 1 {
 		t.Errorf("told %q after a change, %v", got, err)
 	}
 }

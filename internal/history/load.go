@@ -164,23 +164,23 @@ type Cache struct {
 type key struct{ workspace, task string }
 
 type cached struct {
-	mu       sync.Mutex
-	raw      []workspace.ChangeEntry
-	shared   shared                           // changes that others may have made too
-	bare     map[object.ID][]message.EntryRef // undone entries that a commit names in addition to its own, by commit
-	recs     int                              // records of the task that raw covers
-	lastID   object.ID                        // of the last of these
-	kept     covered                          // in a file
-	counts   map[pair]lines                   // of files in the last summary
-	counted  int                              // recs when that was made
-	from     uint64                           // number of the commit at which the history began
-	rewrites uint64                           // of the history, when raw was read
-	told     []byte                           // the summary as it is answered
-	toldAs   moment
-	toldKept bool // in a file
-	task     *Task
-	sum      *Summary // of task
-	used     uint64
+	mu          sync.Mutex
+	raw         []workspace.ChangeEntry
+	shared      shared                           // changes that others may have made too
+	bare        map[object.ID][]message.EntryRef // undone entries that a commit names in addition to its own, by commit
+	recs        int                              // records of the task that raw covers
+	lastID      object.ID                        // of the last of these
+	kept        covered                          // in a file
+	counts      map[pair]lines                   // of files in the last summary
+	counted     int                              // recs when that was made
+	from        uint64                           // number of the commit at which the history began
+	rewrites    uint64                           // of the history, when raw was read
+	encoded     []byte                           // the summary as it is answered
+	encodedAs   moment
+	encodedKept bool // in a file
+	task        *Task
+	sum         *Summary // of task
+	used        uint64
 }
 
 // NewCache makes an empty cache.

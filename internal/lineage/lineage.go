@@ -44,11 +44,11 @@ type step struct {
 
 // Of returns a path's contents up to the tip, and reports the progress to its last
 // argument.
-func Of(ctx context.Context, store *gitstore.Store, p wspath.Path, tell func(done, all int64)) (*Lineage, error) {
+func Of(ctx context.Context, store *gitstore.Store, p wspath.Path, progress func(done, all int64)) (*Lineage, error) {
 	l := &Lineage{store: store, path: string(p), Names: map[string]bool{string(p): true}, Blobs: make(map[object.ID]bool), seq: store.Tip().Seq}
-	first, err := l.backward(ctx, tell)
+	first, err := l.backward(ctx, progress)
 	if err == nil {
-		err = l.forward(ctx, first, tell)
+		err = l.forward(ctx, first, progress)
 	}
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func Of(ctx context.Context, store *gitstore.Store, p wspath.Path, tell func(don
 }
 
 // backward fills back; it gives the number of the oldest commit there is.
-func (l *Lineage) backward(ctx context.Context, tell func(done, all int64)) (first uint64, err error) {
+func (l *Lineage) backward(ctx context.Context, progress func(done, all int64)) (first uint64, err error) {
 	first = max(1, l.store.Boundary().Seq)
 	names := map[string]bool{l.path: true}
 	for all := NewTouches(l.store, first, l.seq); ; {
@@ -65,7 +65,7 @@ func (l *Lineage) backward(ctx context.Context, tell func(done, all int64)) (fir
 		if err != nil || !ok {
 			return first, err
 		}
-		tell(int64(l.seq-rec.Seq), 2*int64(l.seq))
+		progress(int64(l.seq-rec.Seq), 2*int64(l.seq))
 		c, err := l.commit(ctx, &rec)
 		if err != nil {
 			return 0, err
@@ -101,7 +101,7 @@ func (l *Lineage) backward(ctx context.Context, tell func(done, all int64)) (fir
 }
 
 // forward follows what was renamed away from the names of the first pass.
-func (l *Lineage) forward(ctx context.Context, first uint64, tell func(done, all int64)) error {
+func (l *Lineage) forward(ctx context.Context, first uint64, progress func(done, all int64)) error {
 	steps := slices.Clone(l.back)
 	slices.Reverse(steps) // oldest first: until the commit of a step, its names hold
 	away := make(map[string]bool)
@@ -121,7 +121,7 @@ func (l *Lineage) forward(ctx context.Context, first uint64, tell func(done, all
 		if !touches(&rec, slices.Collect(maps.Keys(all))) {
 			return nil
 		}
-		tell(int64(l.seq+rec.Seq), 2*int64(l.seq))
+		progress(int64(l.seq+rec.Seq), 2*int64(l.seq))
 		c, err := l.commit(ctx, &rec)
 		if err != nil || !l.concerns(c, all) {
 			return err

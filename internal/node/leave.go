@@ -44,13 +44,13 @@ func (n *Node) Close() {
 func (n *Node) Leave(ctx context.Context) (left []string) {
 	n.c.Hurry()
 	n.setLeaving(true)
-	var told sync.WaitGroup
-	told.Go(func() {
+	var draining sync.WaitGroup
+	draining.Go(func() {
 		if err := n.c.Drain(ctx); err != nil {
 			n.opt.Log.Warn("other nodes do not know that this one leaves", "error", err)
 		}
 	})
-	defer told.Wait()
+	defer draining.Wait()
 	n.releaseAll(ctx)
 	return n.local.Held()
 }

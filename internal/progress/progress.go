@@ -12,7 +12,7 @@ import (
 
 // Bar is a bar on a terminal, and nothing elsewhere.
 type Bar struct {
-	Tell func(done, all int) // nil where there is no bar
+	Set  func(done, all int) // nil where there is no bar
 	Done func()              // takes it away
 }
 
@@ -25,7 +25,7 @@ func Show(what string, stderr io.Writer) Bar {
 	bar := p.AddBar(0, mpb.PrependDecorators(decor.Name(what+" "), decor.CountersNoUnit("%d / %d")), mpb.AppendDecorators(decor.Percentage()),
 		mpb.BarRemoveOnComplete())
 	return Bar{
-		Tell: func(done, all int) {
+		Set: func(done, all int) {
 			bar.SetTotal(int64(all), false)
 			bar.SetCurrent(int64(done))
 		},
@@ -39,7 +39,7 @@ func Show(what string, stderr io.Writer) Bar {
 // Counter reports how many there are so far, where it is unknown how many there
 // will be.
 type Counter struct {
-	Tell func(n int64) // may be nil
+	Set  func(n int64) // may be nil
 	Done func()        // takes it away
 }
 
@@ -51,7 +51,7 @@ func ShowCount(what string, stderr io.Writer) Counter {
 	p := mpb.New(mpb.WithOutput(stderr), mpb.WithWidth(8))
 	bar := p.AddSpinner(0, mpb.PrependDecorators(decor.Name(what+" "), decor.CurrentNoUnit("%d files ")), mpb.BarRemoveOnComplete())
 	return Counter{
-		Tell: bar.SetCurrent,
+		Set: bar.SetCurrent,
 		Done: func() {
 			bar.Abort(true)
 			p.Wait()

@@ -125,9 +125,9 @@ func (r *Race) attempt(ctx context.Context, a *Attempt) error {
 		limited, cancel = context.WithTimeout(ctx, r.o.Timeout)
 		defer cancel()
 	}
-	tell := &prefixed{r: r, prefix: fmt.Sprintf("[%d] ", a.N)}
-	a.ExitCode = r.command(limited, a, argv, tell)
-	tell.flush()
+	out := &prefixed{r: r, prefix: fmt.Sprintf("[%d] ", a.N)}
+	a.ExitCode = r.command(limited, a, argv, out)
+	out.flush()
 	a.TimedOut = limited.Err() != nil && ctx.Err() == nil
 	a.Seconds = math.Round(time.Since(began).Seconds()*1000) / 1000
 	if ctx.Err() != nil {

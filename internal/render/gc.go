@@ -111,9 +111,9 @@ type DiskUse struct {
 }
 
 // DiskUsage prints disk usage as a table.
-func DiskUsage(o *term.Output, told *DiskUse) {
+func DiskUsage(o *term.Output, use *DiskUse) {
 	rows := [][]string{{"HISTORY", "TASKS' FILES", "WORKSPACE", "ROOT"}}
-	for _, w := range told.Workspaces {
+	for _, w := range use.Workspaces {
 		root := "(virtual)"
 		if w.Root != nil {
 			root = term.Name(*w.Root)
@@ -126,6 +126,6 @@ func DiskUsage(o *term.Output, told *DiskUse) {
 			rows = append(rows, []string{"  " + Bytes(*w.Other), "", "  (no task)", ""})
 		}
 	}
-	rows = append(rows, []string{Bytes(told.DiskBytes), Bytes(told.TaskBytes), "in all", ""})
+	rows = append(rows, []string{Bytes(use.DiskBytes), Bytes(use.TaskBytes), "in all", ""})
 	o.Table(rows)
 }

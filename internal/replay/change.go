@@ -109,7 +109,7 @@ func (s *source) changes(before object.ID, c *commit) ([]change, error) {
 		if strings.HasSuffix(e.Path, "/") {
 			continue // an empty folder: trees have none
 		}
-		ch, err := s.told(before, c.tree, e)
+		ch, err := s.compareEntry(before, c.tree, e)
 		if err != nil {
 			return nil, err
 		}
@@ -150,7 +150,7 @@ func (s *source) claimed(name string, c *commit) ([]change, error) {
 	}
 	var out []change
 	for i := range c.msg.Entries {
-		ch, err := s.told(before.tree, from.tree, &c.msg.Entries[i])
+		ch, err := s.compareEntry(before.tree, from.tree, &c.msg.Entries[i])
 		if err != nil {
 			return nil, err
 		}
@@ -160,8 +160,8 @@ func (s *source) claimed(name string, c *commit) ([]change, error) {
 	return out, nil
 }
 
-// told compares one entry of a message with the trees.
-func (s *source) told(before, after object.ID, e *message.Entry) (ch *change, err error) {
+// compareEntry compares one entry of a message with the trees.
+func (s *source) compareEntry(before, after object.ID, e *message.Entry) (ch *change, err error) {
 	ch = &change{oldPath: e.Path, path: e.Path}
 	if e.OldPath != "" {
 		ch.oldPath = e.OldPath

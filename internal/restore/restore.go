@@ -83,14 +83,14 @@ func others(ctx context.Context, w *workspace.Workspace, since uint64, paths map
 		}
 		for j := len(of) - 1; j >= 0; j-- {
 			e := of[j]
-			told := false
+			listed := false
 			for _, name := range []string{e.Path, e.NewPath} {
 				if q := wspath.Path(name); paths[q] && !seen[q] {
-					seen[q], told = true, true
+					seen[q], listed = true, true
 				}
 			}
 			switch {
-			case !told:
+			case !listed:
 			case len(out) < maxOthers:
 				out = append(out, e)
 			default:

@@ -203,13 +203,13 @@ type Result struct {
 	Elsewhere bool
 }
 
-// Tell is called with the progress of a long work: what it does now, and its parts.
-type Tell func(step string, done, all int64)
+// Progress is called with the progress of a long work: what it does now, and its parts.
+type Progress func(step string, done, all int64)
 
 // Collect applies the settings to workspaces, rewrites their packs where they have
 // objects that are not needed any more, and frees the space. A workspace that fails
 // does not keep the others from it; NotFound for one that there is not.
-func (s *Service) Collect(ctx context.Context, req Request, tell Tell) ([]Result, error) {
+func (s *Service) Collect(ctx context.Context, req Request, progress Progress) ([]Result, error) {
 	ids := req.Workspaces
 	if len(ids) == 0 {
 		err := s.o.Workspaces.Each(func(rec workspaces.Record) bool {
@@ -239,7 +239,7 @@ func (s *Service) Collect(ctx context.Context, req Request, tell Tell) ([]Result
 			out = append(out, Result{Workspace: id, Elsewhere: true})
 			continue
 		}
-		got, err := s.one(ctx, id, req, tell)
+		got, err := s.one(ctx, id, req, progress)
 		switch {
 		case ctx.Err() != nil:
 			return nil, errs.Wrap(context.Cause(ctx), "")
@@ -272,7 +272,7 @@ func (s *Service) others(ctx context.Context, ids []string) (map[string]bool, er
 	return others, nil
 }
 
-func (s *Service) one(ctx context.Context, id string, req Request, tell Tell) (Result, error) {
+func (s *Service) one(ctx context.Context, id string, req Request, progress Progress) (Result, error) {
 	rec, ok, err := s.o.Workspaces.Lookup(id)
 	out := Result{Workspace: id, Root: rec.Root}
 	if err != nil {
@@ -287,8 +287,8 @@ func (s *Service) one(ctx context.Context, id string, req Request, tell Tell) (R
 	}
 	defer w.Release()
 	step := func(step string, done, all int64) {
-		if tell != nil {
-			tell(id+": "+step, done, all)
+		if progress != nil {
+			progress(id+": "+step, done, all)
 		}
 	}
 	from := w.Store().Boundary()
@@ -307,7 +307,7 @@ func (s *Service) one(ctx context.Context, id string, req Request, tell Tell) (R
 	}
 	background := req.pace != nil
 	if !background || out.Commits > 0 || s.unswept(w) {
-		rep, cerr := w.Store().Collect(ctx, gitstore.CollectOptions{Now: req.Now, Thorough: !background, DryRun: req.DryRun, From: from, Pace: req.pace, Tell: step})
+		rep, cerr := w.Store().Collect(ctx, gitstore.CollectOptions{Now: req.Now, Thorough: !background, DryRun: req.DryRun, From: from, Pace: req.pace, Progress: step})
 		out.Freed, out.Waiting = rep.Freed, rep.Waiting
 		err = errors.Join(err, cerr)
 	}

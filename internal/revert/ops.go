@@ -17,15 +17,15 @@ import (
 // each finds its place free: what goes; then what moves, by way of a waiting
 // room where its place is not free yet; then contents; then empty folders.
 type operations struct {
-	p    *plan
-	st   *gitstore.Store
-	ops  []workspace.Op
-	told map[*target]bool // its entries are named by an operation already
-	bare []message.EntryRef
+	p     *plan
+	st    *gitstore.Store
+	ops   []workspace.Op
+	named map[*target]bool // its entries are named by an operation already
+	bare  []message.EntryRef
 }
 
 func (p *plan) operations(ctx context.Context, st *gitstore.Store) (*operations, error) {
-	o := &operations{p: p, st: st, told: make(map[*target]bool)}
+	o := &operations{p: p, st: st, named: make(map[*target]bool)}
 	seen := make(map[string]bool)
 	for _, path := range p.force {
 		if !seen[path] {
@@ -50,11 +50,11 @@ func (p *plan) operations(ctx context.Context, st *gitstore.Store) (*operations,
 	}
 	o.makeFolders()
 	for _, t := range p.targets {
-		if t.applies() && !o.told[t] {
+		if t.applies() && !o.named[t] {
 			o.bare = append(o.bare, refsOf(t.entries)...)
 		}
 	}
-	o.tellPrunes()
+	o.listPrunes()
 	return o, nil
 }
 
@@ -72,8 +72,8 @@ func refsOf(entries []*history.Entry) []message.EntryRef {
 
 // add appends an operation of a target; the first one names its entries.
 func (o *operations) add(t *target, op workspace.Op) {
-	if !o.told[t] {
-		o.told[t] = true
+	if !o.named[t] {
+		o.named[t] = true
 		op.Reverts = refsOf(t.entries)
 	}
 	o.ops = append(o.ops, op)
@@ -161,7 +161,7 @@ func (o *operations) move(m *mover, from, to string) {
 	if to == m.to {
 		op.RevertsOf = make(map[wspath.Path][]message.EntryRef)
 		for _, t := range m.whole.targets {
-			o.told[t] = true
+			o.named[t] = true
 			op.RevertsOf[wspath.Path(t.want.Path)] = refsOf(t.entries)
 		}
 	}
@@ -248,25 +248,25 @@ func (o *operations) taken(path string, leaving map[string]bool) (bool, error) {
 type removal struct {
 	path    string
 	reverts []message.EntryRef
-	tell    bool
+	listed  bool
 }
 
 // removals gives those of the folders that go which are asked for, those inside
 // first.
 func (o *operations) removals(which func(dir string) bool) (list []removal) {
-	told := make(map[string]bool)
+	named := make(map[string]bool)
 	for _, x := range o.p.wholes {
-		told[x.from] = true // that moves
+		named[x.from] = true // that moves
 	}
 	for _, f := range o.p.folders {
 		if f.goes && which(f.last) {
-			told[f.last] = true
-			list = append(list, removal{path: f.last, reverts: refsOf(f.entries), tell: true})
+			named[f.last] = true
+			list = append(list, removal{path: f.last, reverts: refsOf(f.entries), listed: true})
 		}
 	}
 	for _, dir := range slices.Concat(o.p.prune, o.p.vacate) {
-		if !told[dir] && which(dir) {
-			told[dir] = true
+		if !named[dir] && which(dir) {
+			named[dir] = true
 			list = append(list, removal{path: dir})
 		}
 	}
@@ -275,19 +275,19 @@ func (o *operations) removals(which func(dir string) bool) (list []removal) {
 }
 
 func (o *operations) clear(r removal) {
-	o.ops = append(o.ops, workspace.Op{Kind: workspace.OpPrune, Path: wspath.Path(r.path), Tell: r.tell, Reverts: r.reverts})
+	o.ops = append(o.ops, workspace.Op{Kind: workspace.OpPrune, Path: wspath.Path(r.path), Listed: r.listed, Reverts: r.reverts})
 }
 
-// tellPrunes gives removed directories an entry where nothing else happens: the
+// listPrunes gives removed directories an entry where nothing else happens: the
 // commit must have one.
-func (o *operations) tellPrunes() {
+func (o *operations) listPrunes() {
 	for i := range o.ops {
-		if o.ops[i].Kind != workspace.OpPrune || o.ops[i].Tell {
+		if o.ops[i].Kind != workspace.OpPrune || o.ops[i].Listed {
 			return
 		}
 	}
 	for i := range o.ops {
-		o.ops[i].Tell = true
+		o.ops[i].Listed = true
 	}
 }
 

@@ -36,7 +36,7 @@ func (w *walker) folder(d folder) ([]folder, error) {
 				if err := context.Cause(w.ctx); err != nil {
 					return visitError{err}
 				}
-				w.tellProgress()
+				w.reportProgress()
 			}
 			enter, err := w.entry(visit, d.path, rules, e, lstat)
 			if err != nil {

@@ -166,7 +166,7 @@ type walker struct {
 	busy    int      // folders being listed
 
 	progress sync.Mutex
-	told     int64 // thousands of files that Progress was called for
+	reported int64 // thousands of files that Progress was called for
 }
 
 // take waits for a folder; false when there is none left or the walk ended.
@@ -231,16 +231,16 @@ func (c *counters) snapshot() Stats {
 	return Stats{Files: c.files.Load(), Links: c.links.Load(), Dirs: c.dirs.Load(), Ignored: c.ignored.Load(), Skipped: c.skipped.Load()}
 }
 
-// tellProgress calls Progress where another thousand is full. A worker that
+// reportProgress calls Progress where another thousand is full. A worker that
 // finds another one telling does not wait for it.
-func (w *walker) tellProgress() {
+func (w *walker) reportProgress() {
 	if w.opts.Progress == nil || !w.progress.TryLock() {
 		return
 	}
 	defer w.progress.Unlock()
 	now := w.stats.snapshot()
-	if k := (now.Files + now.Links) / 1000; k > w.told {
-		w.told = k
+	if k := (now.Files + now.Links) / 1000; k > w.reported {
+		w.reported = k
 		w.opts.Progress(now)
 	}
 }

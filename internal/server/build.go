@@ -122,7 +122,7 @@ func build(cfg config.Config, dir *state.Dir, n *node.Node, log *slog.Logger) (d
 	opts.Processes = pool.Active
 	readiness := newReadiness(cfg, dir, s.workspaces)
 	opts.Ready, opts.RefsBehind = readiness.ready, readiness.refsBehind
-	told, err := openMetrics(s, dir, n)
+	metricsRoute, err := openMetrics(s, dir, n)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func build(cfg config.Config, dir *state.Dir, n *node.Node, log *slog.Logger) (d
 	d.Server, err = httpapi.New(opts, append(dialects(cfg, s),
 		&upkeep.GC{Service: retentionOf(cfg, s, db, log, d)},
 		pages,
-		told,
+		metricsRoute,
 		backups(cfg, dir, backupSource{db, answers, s.workspaces}, n, log),
 		purges(s.workspaces, answers, n, f, log),
 		&upkeep.Tokens{Book: opts.Tokens, Needed: cfg.CheckReach() != nil},

@@ -118,7 +118,7 @@ func (g Welcome) log(log *slog.Logger) {
 func openAtOnce(ctx context.Context, m *workspaces.Manager, folder string, stderr io.Writer) (id, root string, err error) {
 	bar := progress.ShowCount("recording "+term.Name(folder), stderr)
 	// By the owner's own hand: the roots are about clients.
-	w, warnings, err := m.Open(ctx, folder, workspaces.OpenOptions{Own: true, Progress: bar.Tell})
+	w, warnings, err := m.Open(ctx, folder, workspaces.OpenOptions{Own: true, Progress: bar.Set})
 	bar.Done()
 	if err != nil {
 		e, ok := errors.AsType[*errs.Error](err)

@@ -43,13 +43,13 @@ func TestEveryRouteIsInTheDocument(t *testing.T) {
 	if err := json.Unmarshal(rec.Body.Bytes(), &doc); err != nil {
 		t.Fatalf("%v\n%s", err, rec.Body)
 	}
-	var told []string
+	var described []string
 	for path, item := range doc.Paths {
 		for method, raw := range item {
 			if method == "parameters" {
 				continue
 			}
-			told = append(told, strings.ToUpper(method)+" "+path)
+			described = append(described, strings.ToUpper(method)+" "+path)
 			var op struct{ Summary, Description string }
 			if err := json.Unmarshal(raw, &op); err != nil || op.Summary == "" || op.Description == "" {
 				t.Errorf("%s %s has no summary or no description", method, path)
@@ -62,11 +62,11 @@ func TestEveryRouteIsInTheDocument(t *testing.T) {
 	routes := deps.Server.Routes()
 	for i, rt := range routes {
 		routes[i] = strings.ReplaceAll(rt, "...}", "}")
-		if !slices.Contains(told, routes[i]) {
+		if !slices.Contains(described, routes[i]) {
 			t.Errorf("%s is not in the document", rt)
 		}
 	}
-	for _, op := range told {
+	for _, op := range described {
 		if !slices.Contains(routes, op) {
 			t.Errorf("%s is no route", op)
 		}

@@ -74,7 +74,7 @@ func (s *Service) Create(ctx context.Context, o CreateOptions) (ses Session, rep
 	}
 	if made, ok := errors.AsType[*errMade](err); ok {
 		// Another server got the same request.
-		if ses, ok := s.tell(made.rec, nil); ok {
+		if ses, ok := s.view(made.rec, nil); ok {
 			return ses, true, nil
 		}
 		return Session{}, false, errs.New(errs.Unavailable, "owner_moving", "Another server is making the session for this request; retry.")
@@ -110,7 +110,7 @@ func (s *Service) madeBefore(hash string) (ses Session, ok bool, err error) {
 	if r, ok, err = s.get(r.ID); err != nil || !ok {
 		return Session{}, false, err
 	}
-	ses, ok = s.tell(r, nil)
+	ses, ok = s.view(r, nil)
 	return ses, ok, nil
 }
 

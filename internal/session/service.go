@@ -120,8 +120,8 @@ type Session struct {
 	Root string // of its workspace: the canonical host path
 }
 
-// tell returns a session if the caller may see it.
-func (s *Service) tell(r Record, sees task.Sees) (Session, bool) {
+// view returns a session if the caller may see it.
+func (s *Service) view(r Record, sees task.Sees) (Session, bool) {
 	if r.Pending || r.Ended || s.idle(r) {
 		return Session{}, false
 	}
@@ -149,7 +149,7 @@ func (s *Service) Use(id string, sees task.Sees) (ses Session, done func(), err 
 	if err != nil {
 		return Session{}, nil, err
 	}
-	ses, ok := s.tell(r, sees)
+	ses, ok := s.view(r, sees)
 	if !found || !ok {
 		return Session{}, nil, notFound()
 	}
@@ -205,7 +205,7 @@ func (s *Service) List(sees task.Sees) ([]Session, error) {
 	s.mu.Unlock()
 	out := make([]Session, 0, len(all))
 	for _, r := range all {
-		if ses, ok := s.tell(r, sees); ok {
+		if ses, ok := s.view(r, sees); ok {
 			out = append(out, ses)
 		}
 	}

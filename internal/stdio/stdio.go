@@ -219,7 +219,7 @@ func (b *bridge) header(m *message) http.Header {
 	}
 	// A call that is sent again, because a connection broke, is done once. One with
 	// progress notifications is not delayed for that.
-	if _, told := m.Params.Meta["progressToken"]; m.Method == "tools/call" && !told {
+	if _, given := m.Params.Meta["progressToken"]; m.Method == "tools/call" && !given {
 		h.Set("Idempotency-Key", "stdio-"+rand.Text())
 	}
 	return h

@@ -130,7 +130,7 @@ func (s *Service) deleteDropped(r *Ref) error {
 	if err := s.index.put(rec); err != nil {
 		return errs.Wrap(err, "")
 	}
-	s.hub.tell(r.ID(), r.Task.ID, note{gone: true})
+	s.hub.notify(r.ID(), r.Task.ID, note{gone: true})
 	if err := cmp.Or(s.dropShared(r.Task.ID), s.dropFolders(r.Task.ID)); err != nil {
 		s.o.Log.Warn("a task's directories could not be removed", "task", r.Task.ID, "error", err)
 	}

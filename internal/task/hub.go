@@ -67,7 +67,7 @@ func (h *hub) prime(sub *subscriber, n note) {
 	}
 }
 
-func (h *hub) tell(workspace, task string, n note) {
+func (h *hub) notify(workspace, task string, n note) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for sub := range h.subs[workspace] {

@@ -246,7 +246,7 @@ func (s *Service) createOn(ctx context.Context, w *workspace.Workspace, o Create
 	if err := s.index.keep(rec, epoch); err != nil {
 		return nil, err
 	}
-	s.hub.tell(w.ID(), rec.ID, note{task: t, seq: w.Store().Tip().Seq})
+	s.hub.notify(w.ID(), rec.ID, note{task: t, seq: w.Store().Tip().Seq})
 	return &Made{Ref: &Ref{Workspace: w, Task: t}}, nil
 }
 
@@ -399,7 +399,7 @@ func (s *Service) patch(ctx context.Context, r *Ref, p Patch, requestID string) 
 		return err
 	}
 	r.Task = t
-	s.hub.tell(r.ID(), t.ID, note{task: t, seq: r.Store().Tip().Seq})
+	s.hub.notify(r.ID(), t.ID, note{task: t, seq: r.Store().Tip().Seq})
 	return nil
 }
 
@@ -443,7 +443,7 @@ func (s *Service) Delete(ctx context.Context, r *Ref, requestID string) error {
 	if _, err := s.rewrite(ctx, r, info); err != nil {
 		return err
 	}
-	s.hub.tell(r.ID(), t.ID, note{gone: true})
+	s.hub.notify(r.ID(), t.ID, note{gone: true})
 	// The task is gone from here on; folders that stay go at the next start.
 	if err := cmp.Or(s.dropShared(t.ID), s.dropFolders(t.ID)); err != nil {
 		s.o.Log.Warn("a task's directories could not be removed", "task", t.ID, "error", err)

@@ -503,7 +503,7 @@ func (s *Service) Forget(ctx context.Context, workspaceID string, deleteHistory 
 		if err := s.dropFolders(r.ID); err != nil {
 			s.o.Log.Warn("a task's directories could not be removed", "task", r.ID, "error", err)
 		}
-		s.hub.tell(workspaceID, r.ID, note{gone: true})
+		s.hub.notify(workspaceID, r.ID, note{gone: true})
 	}
 	return nil
 }

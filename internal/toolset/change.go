@@ -64,7 +64,7 @@ func (s *Service) Create(ctx context.Context, o CreateOptions) (t Toolset, repla
 	if err != nil {
 		return Toolset{}, false, err
 	}
-	return s.told(r), false, nil
+	return s.changedView(r), false, nil
 }
 
 // usable gives nil if the caller may give a task to a toolset.
@@ -80,11 +80,11 @@ func (s *Service) usable(ctx context.Context, id string, sees task.Sees) error {
 	return task.Status(ref.Task.Info.Status).Writable()
 }
 
-// told returns the view of a toolset that was just made or changed.
-func (s *Service) told(r Record) Toolset {
+// changedView returns the view of a toolset that was just made or changed.
+func (s *Service) changedView(r Record) Toolset {
 	l := s.liveOf(r, nil)
 	s.use(l)
-	t, _ := s.tell(l, nil)
+	t, _ := s.view(l, nil)
 	return t
 }
 
@@ -104,7 +104,7 @@ func (s *Service) madeBefore(hash string) (t Toolset, ok bool, err error) {
 	if err != nil || !ok || !s.remembers(r) {
 		return Toolset{}, false, errs.Wrap(err, "")
 	}
-	t, ok = s.tell(s.liveOf(r, nil), nil)
+	t, ok = s.view(s.liveOf(r, nil), nil)
 	return t, ok, nil
 }
 
@@ -130,7 +130,7 @@ func (s *Service) SetMounts(ctx context.Context, id string, specs []Spec, who Wh
 		return Toolset{}, err
 	}
 	s.changed(id)
-	return s.told(r), nil
+	return s.changedView(r), nil
 }
 
 func errFixed() error {

@@ -201,7 +201,7 @@ func (w *window) cut(in *bufio.Reader, out *bytes.Buffer, line, begun int64) (st
 	} else if err != nil {
 		return "", err
 	}
-	return w.told(out, line, begun), nil
+	return w.withRest(out, line, begun), nil
 }
 
 // full ends a text that has reached its size: at the last line's end, or, where
@@ -210,7 +210,7 @@ func (w *window) full(out *bytes.Buffer, piece []byte, line, begun int64) (strin
 	text := out.Bytes()
 	if i := bytes.LastIndexByte(text, '\n'); i >= 0 {
 		out.Truncate(i + 1)
-		return w.told(out, line, 0), nil
+		return w.withRest(out, line, 0), nil
 	}
 	piece = piece[:w.max-out.Len()]
 	n := len(piece)
@@ -218,7 +218,7 @@ func (w *window) full(out *bytes.Buffer, piece []byte, line, begun int64) (strin
 		n--
 	}
 	out.Write(piece[:n])
-	return w.told(out, line, begun+int64(n)), nil
+	return w.withRest(out, line, begun+int64(n)), nil
 }
 
 // boundary reports whether a text ends between two characters.
@@ -227,7 +227,7 @@ func boundary(b []byte) bool {
 	return r != utf8.RuneError || size > 1
 }
 
-func (w *window) told(out *bytes.Buffer, line, begun int64) string {
+func (w *window) withRest(out *bytes.Buffer, line, begun int64) string {
 	if out.Len() > 0 && out.Bytes()[out.Len()-1] != '\n' {
 		out.WriteByte('\n')
 	}

@@ -116,9 +116,9 @@ type Toolset struct {
 	Idle    time.Duration // unused for so long it goes; 0: it stays
 }
 
-// tell returns the view of a toolset; false if a workspace of it is gone, or
+// view returns the view of a toolset; false if a workspace of it is gone, or
 // the caller may not see it.
-func (s *Service) tell(l *live, sees task.Sees) (Toolset, bool) {
+func (s *Service) view(l *live, sees task.Sees) (Toolset, bool) {
 	if !s.visible(l, sees) {
 		return Toolset{}, false
 	}
@@ -172,7 +172,7 @@ func (s *Service) Get(id string, sees task.Sees) (Toolset, error) {
 	if err != nil {
 		return Toolset{}, err
 	}
-	t, ok := s.tell(l, sees)
+	t, ok := s.view(l, sees)
 	if !ok {
 		return Toolset{}, notFound()
 	}
@@ -230,7 +230,7 @@ func (s *Service) List(sees task.Sees) ([]Toolset, error) {
 	})
 	out := make([]Toolset, 0, len(all))
 	for _, r := range all {
-		if t, ok := s.tell(s.liveOf(r, nil), sees); ok {
+		if t, ok := s.view(s.liveOf(r, nil), sees); ok {
 			out = append(out, t)
 		}
 	}

@@ -115,7 +115,7 @@ func netOps(r *rand.Rand) []Op {
 		case 6:
 			ops = append(ops, copyOp(pick(), pick()))
 		case 7:
-			ops = append(ops, Op{Kind: OpPrune, Path: wspath.Path(pick()), Tell: true})
+			ops = append(ops, Op{Kind: OpPrune, Path: wspath.Path(pick()), Listed: true})
 		default:
 			ops = append(ops, write(pick(), fmt.Sprint(r.IntN(100))))
 		}

@@ -29,10 +29,10 @@ type PurgeRequest struct {
 	Blob object.ID   // or, if not zero, this one
 	// Ignore takes files that hold such bytes out of the tip, and lists them in
 	// the workspace's exclude file. With it the content now on disk goes too.
-	Ignore bool
-	Force  bool // drop people's refs, worktrees and reflogs that lead to it
-	DryRun bool
-	Tell   func(step string, done, all int64)
+	Ignore   bool
+	Force    bool // drop people's refs, worktrees and reflogs that lead to it
+	DryRun   bool
+	Progress func(step string, done, all int64)
 }
 
 // PurgeResult reports what a purge did, or would do.
@@ -70,8 +70,8 @@ func (w *Workspace) Purge(ctx context.Context, req PurgeRequest) (*PurgeResult, 
 	if err := w.wholly(); err != nil {
 		return nil, err
 	}
-	if req.Tell == nil {
-		req.Tell = func(string, int64, int64) {}
+	if req.Progress == nil {
+		req.Progress = func(string, int64, int64) {}
 	}
 	for round := 1; ; round++ {
 		if err := w.disk.Check(); err != nil {
@@ -156,7 +156,7 @@ func (p *purge) run(hold bool) (again bool, err error) {
 	if err := p.keptBy(); err != nil {
 		return false, err
 	}
-	p.req.Tell("looking at the directory", 0, 0)
+	p.req.Progress("looking at the directory", 0, 0)
 	if p.files, err = w.holding(p.ctx, p.blobs); err != nil {
 		return false, err
 	}
@@ -167,7 +167,7 @@ func (p *purge) run(hold bool) (again bool, err error) {
 	if len(holders) > 0 && !p.req.Ignore && !p.req.DryRun {
 		return false, errOnDisk(holders)
 	}
-	begun, err := w.store.BeginPurge(p.ctx, gitstore.PurgeOptions{Blobs: slices.Collect(maps.Keys(p.blobs)), Force: p.req.Force, DryRun: p.req.DryRun, Tell: p.req.Tell})
+	begun, err := w.store.BeginPurge(p.ctx, gitstore.PurgeOptions{Blobs: slices.Collect(maps.Keys(p.blobs)), Force: p.req.Force, DryRun: p.req.DryRun, Progress: p.req.Progress})
 	if err != nil {
 		return false, err
 	}
@@ -291,7 +291,7 @@ func (p *purge) contents() error {
 		return nil
 	}
 	var err error
-	p.line, err = lineage.Of(p.ctx, p.w.store, p.req.Path, func(done, all int64) { p.req.Tell("looking for versions", done, all) })
+	p.line, err = lineage.Of(p.ctx, p.w.store, p.req.Path, func(done, all int64) { p.req.Progress("looking for versions", done, all) })
 	if err != nil {
 		return err
 	}

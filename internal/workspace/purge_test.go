@@ -72,7 +72,7 @@ func TestPurgeOfWhatIsWrittenMeanwhile(t *testing.T) {
 	b := newBench(t, map[string]string{"key": "secret one", "x": "x"})
 	b.ok(Op{Kind: OpWrite, Path: "key", Data: []byte("vault one")})
 	wrote := false
-	res, err := b.w.Purge(t.Context(), PurgeRequest{Path: "key", Tell: func(step string, _, _ int64) {
+	res, err := b.w.Purge(t.Context(), PurgeRequest{Path: "key", Progress: func(step string, _, _ int64) {
 		if step == "rewriting history" && !wrote {
 			wrote = true // another version comes, and goes
 			b.ok(Op{Kind: OpWrite, Path: "key", Data: []byte("secret two")})
@@ -119,7 +119,7 @@ func TestPurgeBesideRetention(t *testing.T) {
 				from = b.w.store.Tip().Seq
 			}
 			dropped := false
-			_, err := b.w.Purge(t.Context(), PurgeRequest{Path: "key", Tell: func(step string, _, _ int64) {
+			_, err := b.w.Purge(t.Context(), PurgeRequest{Path: "key", Progress: func(step string, _, _ int64) {
 				if step == at {
 					after--
 				}

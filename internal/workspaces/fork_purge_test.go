@@ -25,13 +25,13 @@ func (b *bench) fork(t *testing.T) Record {
 	return made[0]
 }
 
-func (b *bench) purge(id string, tell func(step string)) error {
+func (b *bench) purge(id string, progress func(step string)) error {
 	w, err := b.m.Get(b.t.Context(), id)
 	must(b.t, err)
 	defer w.Release()
-	_, err = w.Purge(b.t.Context(), workspace.PurgeRequest{Path: "a", Ignore: w.Root() == "", Tell: func(step string, _, _ int64) {
-		if tell != nil {
-			tell(step)
+	_, err = w.Purge(b.t.Context(), workspace.PurgeRequest{Path: "a", Ignore: w.Root() == "", Progress: func(step string, _, _ int64) {
+		if progress != nil {
+			progress(step)
 		}
 	}})
 	return err

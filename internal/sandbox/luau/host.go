@@ -123,13 +123,13 @@ func (s *script) cString(at uint32) string {
 	if uint64(at) >= uint64(len(m)) {
 		return ""
 	}
-	text, _, _ := strings.Cut(string(m[at:min(uint64(len(m)), uint64(at)+maxTold)]), "\x00")
+	text, _, _ := strings.Cut(string(m[at:min(uint64(len(m)), uint64(at)+maxText)]), "\x00")
 	return text
 }
 
-// maxTold bounds what the interpreter's own descriptions are read of: results
+// maxText bounds what the interpreter's own descriptions are read of: results
 // and values go another way.
-const maxTold = 64 << 10
+const maxText = 64 << 10
 
 func takeString(s *script, _ api.Module, stack []uint64) {
 	s.given = s.cString(uint32(stack[1]))

@@ -47,7 +47,7 @@ func Run(ctx context.Context, d *disk.Disk, limits op.Limits, log *slog.Logger, 
 	var out Taken
 	var skipped disk.Skips
 	var changed atomic.Bool
-	told := tellBaseline(d, log, progress)
+	report := reportBaseline(d, log, progress)
 	c, err := d.Store.BaselineOf(ctx, message.Message{Source: message.Baseline}, func(fill gitstore.Fill) error {
 		fill.OnPart(func() {
 			if err := d.SaveIndex(); err != nil {
@@ -58,10 +58,10 @@ func Run(ctx context.Context, d *disk.Disk, limits op.Limits, log *slog.Logger, 
 		if resumed {
 			b.known = fill.Known
 		}
-		opts := scan.Options{Rules: rules, Index: index, Prune: d.IsOwn, Progress: func(s scan.Stats) { told(s.Files+s.Links, false) }}
+		opts := scan.Options{Rules: rules, Index: index, Prune: d.IsOwn, Progress: func(s scan.Stats) { report(s.Files+s.Links, false) }}
 		err := b.run(ctx, func(visit func(scan.Found) error) error {
 			stats, err := scan.Walk(ctx, d.FS, opts, visit)
-			told(stats.Files+stats.Links, err == nil)
+			report(stats.Files+stats.Links, err == nil)
 			out.Size = stats.Files + stats.Links + stats.Dirs
 			return err
 		})
@@ -92,19 +92,19 @@ func Run(ctx context.Context, d *disk.Disk, limits op.Limits, log *slog.Logger, 
 	return out, nil
 }
 
-// baselineTold is how often the log reports how far a baseline has come.
-const baselineTold = 2 * time.Second
+// reportAfter is how often the log reports how far a baseline has come.
+const reportAfter = 2 * time.Second
 
-// tellBaseline gives what a walk calls with the number of files so far: the log
+// reportBaseline gives what a walk calls with the number of files so far: the log
 // reports a long one.
-func tellBaseline(d *disk.Disk, log *slog.Logger, progress func(files int64)) func(files int64, done bool) {
+func reportBaseline(d *disk.Disk, log *slog.Logger, progress func(files int64)) func(files int64, done bool) {
 	began := d.Now()
 	last := began
 	return func(files int64, done bool) {
 		if progress != nil {
 			progress(files)
 		}
-		if now := d.Now(); now.Sub(last) >= baselineTold || done && last != began {
+		if now := d.Now(); now.Sub(last) >= reportAfter || done && last != began {
 			last = now
 			log.Info("recording the directory as it is", "files", files, "listed", done, "took", now.Sub(began).Round(time.Millisecond))
 		}

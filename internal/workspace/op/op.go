@@ -96,9 +96,9 @@ type Op struct {
 	Force     bool // OpDelete: also what cannot be recorded; a missing path is no error
 	Overwrite bool // OpRename, OpCopy, OpSymlink: replace what is at the target
 	NoFollow  bool // OpWrite: replace a link itself instead of its target
-	// Tell makes OpPrune an entry of its own, as for a directory that a request
+	// Listed makes OpPrune an entry of its own, as for a directory that a request
 	// removes by name.
-	Tell bool
+	Listed bool
 	// MustBe, if not 0, refuses another kind of thing at Path: errs.Invalid
 	// "is_a_directory" or "not_a_directory".
 	MustBe Kind

@@ -46,7 +46,7 @@ func (p *Plan) prune(ctx context.Context, i int) error {
 		return err
 	}
 	p.removed = append(p.removed, removal{node: n, at: q, prune: true})
-	if o.Tell {
+	if o.Listed {
 		p.net.rmdir(q, o.Reverts)
 		p.Ops[i].Operation = message.Rmdir
 	}

@@ -42,8 +42,8 @@ type scanner struct {
 	skipped disk.Skips
 	tracked atomic.Int64
 	known   int64 // what was on disk then was compared; 0: nothing was
-	// untold reports whether no event named a path; nil: all were named.
-	untold func(wspath.Path) bool
+	// unreported reports whether no event named a path; nil: all were named.
+	unreported func(wspath.Path) bool
 
 	mu sync.Mutex
 	// expected are the folders of the tree that the walk should come to, visited

@@ -23,17 +23,17 @@ func (r *Reconciler) RecordThen(ctx context.Context, then func()) error {
 		return nil
 	}
 	t, found := r.watch.Load(), r.found.Load()
-	told := t != nil && t.told(ctx)
+	caughtUp := t != nil && t.caughtUp(ctx)
 	r.syncMu.Lock()
 	defer r.syncMu.Unlock()
-	if told && r.found.Load() != found { // one that ran meanwhile may have the half
-		told = t.told(ctx)
+	if caughtUp && r.found.Load() != found { // one that ran meanwhile may have the half
+		caughtUp = t.caughtUp(ctx)
 	}
 	for again := 0; ; again++ {
 		o := SyncOptions{Attribute: true, since: clock.Boot()}
 		var res SyncResult
 		var err error
-		if told {
+		if caughtUp {
 			res, err = r.lookAtDirtyLocked(ctx, t, o)
 		} else {
 			res, err = r.scanLocked(ctx, o)
@@ -44,10 +44,10 @@ func (r *Reconciler) RecordThen(ctx context.Context, then func()) error {
 		if res.Changed == 0 || again == maxAgain {
 			break
 		}
-		if told {
-			told = t.told(ctx)
+		if caughtUp {
+			caughtUp = t.caughtUp(ctx)
 		}
-		if !told && r.scanSize.Load() > cheapScan {
+		if !caughtUp && r.scanSize.Load() > cheapScan {
 			break
 		}
 	}

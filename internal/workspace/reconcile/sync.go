@@ -22,7 +22,7 @@ func (r *Reconciler) Sync(ctx context.Context, o SyncOptions) (SyncResult, error
 	began := clock.Boot()
 	res, err := r.look(ctx, o)
 	if err == nil && r.scanSize.Load() <= cheapScan {
-		o.since, o.untold = began, r.watch.Load()
+		o.since, o.unreported = began, r.watch.Load()
 		more := res
 		if more, err = r.Scan(ctx, o); more.Changed == 0 {
 			more.Commit = res.Commit
@@ -56,7 +56,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, o SyncOptions, since time.Du
 // look records what people have changed up to now: what the watcher reported, if it
 // answers for having reported all; else what a scan finds.
 func (r *Reconciler) look(ctx context.Context, o SyncOptions) (SyncResult, error) {
-	if t := r.watch.Load(); t != nil && t.told(ctx) {
+	if t := r.watch.Load(); t != nil && t.caughtUp(ctx) {
 		return r.lookAtDirty(ctx, t, o)
 	}
 	return r.Scan(ctx, o)
@@ -124,7 +124,7 @@ func (r *Reconciler) lookAt(ctx context.Context, paths []wspath.Path, o SyncOpti
 	}
 	r.skipped = mergeSkips(r.skipped, s.skipped.List, paths)
 	// What is reported later than this was not there yet.
-	r.knownUpTo(started.Add(-toldWithin))
+	r.knownUpTo(started.Add(-reportedWithin))
 	return r.answer(res), nil
 }
 
@@ -194,8 +194,8 @@ func (r *Reconciler) scanLocked(ctx context.Context, o SyncOptions) (SyncResult,
 	suspect, mark := r.suspect.Swap(false), r.Rec.Owners.Scanning()
 	s := r.newScanner(o.gentle)
 	err := s.find(ctx)
-	if o.untold != nil {
-		s.untold = o.untold.untold(ctx)
+	if o.unreported != nil {
+		s.unreported = o.unreported.unreported(ctx)
 	}
 	var res SyncResult
 	if err == nil {

@@ -136,7 +136,7 @@ func (s *scanner) commit(ctx context.Context, list []candidate, o SyncOptions, r
 		return errs.Wrap(err, "")
 	}
 	defer lock.Release()
-	b := &scanBatch{r: s.r, attribute: o.Attribute, untold: s.untold, known: s.known, skipped: &s.skipped, tip: s.r.Disk.Store.Snapshot(), real: make(map[wspath.Path]bool),
+	b := &scanBatch{r: s.r, attribute: o.Attribute, unreported: s.unreported, known: s.known, skipped: &s.skipped, tip: s.r.Disk.Store.Snapshot(), real: make(map[wspath.Path]bool),
 		links: make(map[uint64]*linked)}
 	defer b.discard()
 	for i := range list {
@@ -167,16 +167,16 @@ type linked struct {
 // scanBatch is what goes into one commit, or one of each owner's where there are
 // several.
 type scanBatch struct {
-	r         *Reconciler
-	tip       gitstore.Snapshot
-	attribute bool
-	untold    func(wspath.Path) bool
-	known     int64
-	skipped   *disk.Skips
-	real      map[wspath.Path]bool // folders that no link leads to
-	links     map[uint64]*linked   // by inode
-	groups    record.Groups
-	back      []restore // what shows through, and is not recorded
+	r          *Reconciler
+	tip        gitstore.Snapshot
+	attribute  bool
+	unreported func(wspath.Path) bool
+	known      int64
+	skipped    *disk.Skips
+	real       map[wspath.Path]bool // folders that no link leads to
+	links      map[uint64]*linked   // by inode
+	groups     record.Groups
+	back       []restore // what shows through, and is not recorded
 }
 
 // lstat returns what is at a path; what is behind a link is not there.
@@ -236,17 +236,17 @@ func (b *scanBatch) add(ctx context.Context, c *candidate) error {
 
 // judge decides whose a change is. l is nil for a file with one name.
 func (b *scanBatch) judge(x *record.External, l *linked) *record.Owner {
-	untold := b.untold != nil && b.untold(x.Path)
+	unreported := b.unreported != nil && b.unreported(x.Path)
 	if l == nil {
-		return b.r.Rec.Judge(x, nil, untold, b.attribute)
+		return b.r.Rec.Judge(x, nil, unreported, b.attribute)
 	}
 	var content object.ID
 	if x.HasBlob {
 		content = x.Blob.ID()
 	}
 	if l.owner == nil || l.content != content {
-		told := func(p string) bool { return !b.untold(wspath.Path(p)) }
-		l.owner = b.r.Rec.Judge(x, l.names, untold && !slices.ContainsFunc(l.names, told), b.attribute)
+		reported := func(p string) bool { return !b.unreported(wspath.Path(p)) }
+		l.owner = b.r.Rec.Judge(x, l.names, unreported && !slices.ContainsFunc(l.names, reported), b.attribute)
 		l.judged, l.content = *x, content
 		l.judged.Blob = gitstore.Blob{}
 		return l.owner

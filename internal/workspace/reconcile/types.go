@@ -19,9 +19,9 @@ type SyncOptions struct {
 
 	since  time.Duration // a scan that began then or later will do, by clock.Boot; 0: none will
 	gentle bool          // on one processor, concurrently with requests
-	// untold is set for a scan next to what the watcher reports: what it finds and this
+	// unreported is set for a scan next to what the watcher reports: what it finds and this
 	// watcher has not reported may be as old as the scan before.
-	untold *watch
+	unreported *watch
 }
 
 // SyncResult reports what a scan found.

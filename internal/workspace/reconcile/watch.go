@@ -45,13 +45,13 @@ type WatchSpace struct {
 
 // Times of the reconciler.
 const (
-	scanEvery   = 60 * time.Second // the shortest period of scans
-	scanShare   = 200              // a scan takes at most this part of the time
-	goneEvery   = time.Second      // how often a folder that is gone is looked for
-	maxPause    = time.Second      // between two looks, while much changes
-	toldWithin  = 2 * time.Second  // what changed before was reported and compared
-	maxDirty    = 1 << 16          // paths; beyond, a scan is as good
-	pauseFactor = 3                // a look takes at most a quarter of the time
+	scanEvery      = 60 * time.Second // the shortest period of scans
+	scanShare      = 200              // a scan takes at most this part of the time
+	goneEvery      = time.Second      // how often a folder that is gone is looked for
+	maxPause       = time.Second      // between two looks, while much changes
+	reportedWithin = 2 * time.Second  // what changed before was reported and compared
+	maxDirty       = 1 << 16          // paths; beyond, a scan is as good
+	pauseFactor    = 3                // a look takes at most a quarter of the time
 )
 
 // watch is the reconciler of one workspace: it gathers what the watcher reports
@@ -81,8 +81,8 @@ func newWatch(r *Reconciler, by Watcher, every time.Duration) *watch {
 	return &watch{r: r, by: by, every: every, dirty: make(map[wspath.Path]struct{}), all: true, lost: true, wake: make(chan struct{}, 1)}
 }
 
-// tell changes the set of waiting paths, and wakes the reconciler.
-func (t *watch) tell(change func()) {
+// update changes the set of waiting paths, and wakes the reconciler.
+func (t *watch) update(change func()) {
 	t.mu.Lock()
 	change()
 	t.mu.Unlock()
@@ -93,7 +93,7 @@ func (t *watch) tell(change func()) {
 }
 
 func (t *watch) mark(paths []wspath.Path) {
-	t.tell(func() {
+	t.update(func() {
 		if t.all {
 			return
 		}
@@ -123,7 +123,7 @@ func (t *watch) take() (paths []wspath.Path, all bool) {
 	if all && !t.lost {
 		// Whatever was there a moment ago was reported when it came: what a scan
 		// finds besides is there by a rule.
-		t.r.knownUpTo(t.r.Disk.Now().Add(-toldWithin))
+		t.r.knownUpTo(t.r.Disk.Now().Add(-reportedWithin))
 	}
 	clear(t.dirty)
 	t.all, t.lost = false, false
@@ -133,7 +133,7 @@ func (t *watch) take() (paths []wspath.Path, all bool) {
 // scanned notes how a scan ended that take asked for.
 func (t *watch) scanned(err error) {
 	if err != nil {
-		t.tell(func() { t.everything(true) })
+		t.update(func() { t.everything(true) })
 	}
 }
 
@@ -144,9 +144,9 @@ func (t *watch) waits() (work, gone bool) {
 	return t.all || t.due || len(t.dirty) > 0, t.gone
 }
 
-// told ensures that everything that changed before the call waits to be compared;
+// caughtUp ensures that everything that changed before the call waits to be compared;
 // false where only a scan finds it.
-func (t *watch) told(ctx context.Context) bool {
+func (t *watch) caughtUp(ctx context.Context) bool {
 	if _, trusted := t.by.State(t.r.ID); !trusted {
 		return false
 	}
@@ -164,11 +164,11 @@ func (t *watch) add(ctx context.Context) error {
 		},
 		Prune:        r.Disk.IsOwn,
 		Dirty:        t.mark,
-		RulesChanged: func() { t.tell(func() { t.everything(false) }) },
-		Lost:         func() { t.tell(func() { t.everything(true) }) },
-		Gone:         func() { t.tell(func() { t.gone = true }) },
+		RulesChanged: func() { t.update(func() { t.everything(false) }) },
+		Lost:         func() { t.update(func() { t.everything(true) }) },
+		Gone:         func() { t.update(func() { t.gone = true }) },
 	})
-	t.tell(func() {
+	t.update(func() {
 		t.gone = false
 		t.everything(true)
 	})
@@ -181,14 +181,14 @@ func (r *Reconciler) Cover(entries []record.Entry) {
 	if t == nil {
 		return
 	}
-	told := make(map[wspath.Path]bool)
+	covered := make(map[wspath.Path]bool)
 	for i := range entries {
 		e := &entries[i]
 		dir := e.After.Path.Dir()
-		if e.After.Mode == 0 || e.Before.Mode != 0 && e.Before.Path == e.After.Path || told[dir] {
+		if e.After.Mode == 0 || e.Before.Mode != 0 && e.Before.Path == e.After.Path || covered[dir] {
 			continue
 		}
-		told[dir] = true
+		covered[dir] = true
 		t.by.Cover(r.ID, e.After.Path)
 	}
 }
@@ -231,7 +231,7 @@ func (t *watch) run(ctx context.Context) {
 // again adds the folder, and says so where it cannot be watched.
 func (t *watch) again(ctx context.Context) {
 	if t.r.Disk.Check() != nil {
-		t.tell(func() { t.gone = true })
+		t.update(func() { t.gone = true })
 		return
 	}
 	if err := t.add(ctx); err != nil && ctx.Err() == nil {
@@ -259,7 +259,7 @@ func (t *watch) step(ctx context.Context) time.Duration {
 		if !watching {
 			t.again(ctx)
 		}
-		t.tell(func() { t.due = true })
+		t.update(func() { t.due = true })
 		work = true
 	}
 	if !work {
@@ -325,32 +325,32 @@ func (t *watch) reconcile(ctx context.Context) error {
 	if !due {
 		return nil
 	}
-	o.untold, o.since = t, before+1
+	o.unreported, o.since = t, before+1
 	_, err = t.r.Scan(ctx, o)
 	if err != nil {
-		t.tell(func() { t.due = true })
+		t.update(func() { t.due = true })
 	}
 	return err
 }
 
-// untold returns a function that reports whether no event named a path.
-func (t *watch) untold(ctx context.Context) func(wspath.Path) bool {
-	if !t.told(ctx) {
+// unreported returns a function that reports whether no event named a path.
+func (t *watch) unreported(ctx context.Context) func(wspath.Path) bool {
+	if !t.caughtUp(ctx) {
 		return func(wspath.Path) bool { return true }
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	told := maps.Clone(t.dirty)
+	reported := maps.Clone(t.dirty)
 	all := t.all
 	return func(p wspath.Path) bool {
 		if all {
 			return false
 		}
-		if _, ok := told[p]; ok {
+		if _, ok := reported[p]; ok {
 			return false
 		}
 		for dir := range p.Ancestors() {
-			if _, ok := told[dir]; ok {
+			if _, ok := reported[dir]; ok {
 				return false
 			}
 		}

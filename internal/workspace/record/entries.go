@@ -84,7 +84,7 @@ func (r *Recorder) EntriesOf(ctx context.Context, c *gitstore.Commit) ([]op.Chan
 		}
 		out = append(out, rest...)
 	}
-	tellCall(out, m)
+	fillCall(out, m)
 	folders, rejects, against := len(op.FolderMoves(m)) > 0, m.Trailer(message.KeyRejects) != "", m.Policy()
 	for i := range out {
 		e := &out[i]
@@ -134,22 +134,22 @@ func sides(e *Entry, before, after gitstore.Snapshot, first bool) error {
 // list, in the order in which they are numbered.
 func (r *Recorder) unlisted(ctx context.Context, c *gitstore.Commit) ([]op.ChangeEntry, error) {
 	// Which side of a path's change a listed entry has already.
-	oldTold, newTold := make(map[wspath.Path]bool), make(map[wspath.Path]bool)
+	oldListed, newListed := make(map[wspath.Path]bool), make(map[wspath.Path]bool)
 	for i := range c.Message.Entries {
 		e := &c.Message.Entries[i]
-		newTold[wspath.Path(e.Path)] = true
+		newListed[wspath.Path(e.Path)] = true
 		if e.OldPath != "" {
-			oldTold[wspath.Path(e.OldPath)] = true
+			oldListed[wspath.Path(e.OldPath)] = true
 		} else {
-			oldTold[wspath.Path(e.Path)] = true
+			oldListed[wspath.Path(e.Path)] = true
 		}
 	}
 	var entries []Entry
 	err := r.Disk.Store.DiffTrees(ctx, c.Parent, c.ID, wspath.Root, func(t gitstore.TreeChange) error {
-		if oldTold[t.Path] {
+		if oldListed[t.Path] {
 			t.Old = gitstore.Entry{}
 		}
-		if newTold[t.Path] {
+		if newListed[t.Path] {
 			t.New = gitstore.Entry{}
 		}
 		if t.Old.Mode == 0 && t.New.Mode == 0 {

@@ -13,8 +13,8 @@ import (
 	"umbra/internal/workspace/op"
 )
 
-// tellCall fills in which call made the entries of a commit.
-func tellCall(out []op.ChangeEntry, m *message.Message) {
+// fillCall fills in which call made the entries of a commit.
+func fillCall(out []op.ChangeEntry, m *message.Message) {
 	if len(m.Extra) == 0 {
 		return
 	}
@@ -73,6 +73,6 @@ func (r *Recorder) claimedEntries(ctx context.Context, c *gitstore.Commit, claim
 		}
 		out = append(out, e)
 	}
-	tellCall(out, m)
+	fillCall(out, m)
 	return out, nil
 }

@@ -62,8 +62,8 @@ func ofTask(task string) *Owner {
 // Judge decides whose an external change is. names are paths of the file that were found
 // with it, if it has several. attribute lets what no call made belong to the only executing
 // task.
-func (r *Recorder) Judge(x *External, names []string, untold, attribute bool) *Owner {
-	f := claims.Found{Path: string(x.Path), Names: names, Untold: untold}
+func (r *Recorder) Judge(x *External, names []string, unreported, attribute bool) *Owner {
+	f := claims.Found{Path: string(x.Path), Names: names, Unreported: unreported}
 	if x.HasBlob {
 		f.Sum = x.Blob.AfterHash()
 	}

@@ -14,9 +14,9 @@ func (w *Watcher) note(s *space, change func(*pending)) {
 	change(&s.pend)
 	now := time.Now()
 	s.pend.last = now
-	if _, ok := w.untold[s]; !ok {
+	if _, ok := w.unreported[s]; !ok {
 		s.pend.first = now
-		w.untold[s] = struct{}{}
+		w.unreported[s] = struct{}{}
 		w.nudge()
 	} else if s.pend.urgent() {
 		w.nudge()
@@ -52,16 +52,16 @@ func (p *pending) due(now time.Time, o Options) time.Time {
 // in floods.
 const renewGap = 500 * time.Millisecond
 
-// teller reports what has waited long enough. It wakes up only while something is
+// reporter reports what has waited long enough. It wakes up only while something is
 // pending.
-func (w *Watcher) teller() {
+func (w *Watcher) reporter() {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	defer timer.Stop()
 	for {
 		due, next := w.due()
 		for _, s := range due {
-			w.tell(s)
+			w.report(s)
 		}
 		if len(due) > 0 {
 			continue
@@ -100,7 +100,7 @@ func (w *Watcher) due() (due []*space, next time.Time) {
 			w.renewAll()
 		}
 	}
-	for s := range w.untold {
+	for s := range w.unreported {
 		if at := s.pend.due(now, w.opts); !now.Before(at) {
 			due = append(due, s)
 		} else {
@@ -120,10 +120,10 @@ func (w *Watcher) renewAll() {
 	}
 }
 
-// tell calls the workspace's callbacks with its pending changes, and returns these.
-func (w *Watcher) tell(s *space) pending {
-	s.telling.Lock()
-	defer s.telling.Unlock()
+// report calls the workspace's callbacks with its pending changes, and returns these.
+func (w *Watcher) report(s *space) pending {
+	s.reporting.Lock()
+	defer s.reporting.Unlock()
 	// A root that was moved away or covered by a mount raises no event of its
 	// own; everything in it would seem deleted.
 	id, err := identify(s.root)
@@ -141,7 +141,7 @@ func (w *Watcher) tell(s *space) pending {
 	}
 	p := s.pend
 	s.pend = pending{}
-	delete(w.untold, s)
+	delete(w.unreported, s)
 	w.mu.Unlock()
 
 	if p.gone {
