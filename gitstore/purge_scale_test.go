@@ -44,12 +44,12 @@ func TestPurgeOfALongHistory(t *testing.T) {
 	need.NoError(t, err)
 	prepared := time.Since(began)
 	held := time.Now()
-	told, err := p.Finish(t.Context())
+	purged, err := p.Finish(t.Context())
 	need.NoError(t, err)
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
 	after, _ := s.purger.PackBytes()
-	t.Logf("%d commits: prepared in %v, commits held for %v; packs %d -> %d bytes; heap of the process %d MiB", told.Commits, prepared.Round(time.Millisecond),
+	t.Logf("%d commits: prepared in %v, commits held for %v; packs %d -> %d bytes; heap of the process %d MiB", purged.Commits, prepared.Round(time.Millisecond),
 		time.Since(held).Round(time.Millisecond), before, after, mem.HeapSys>>20)
 	if after > 2*before {
 		t.Errorf("packs of %d bytes became %d: what is rewritten is not packed well", before, after)

@@ -133,10 +133,10 @@ func TestPurge(t *testing.T) {
 	if len(need.Leaks(t, dir, secret)) == 0 {
 		t.Fatal("the search does not find what is there")
 	}
-	told, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{blob}})
+	purged, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{blob}})
 	need.NoError(t, err)
-	if told.Commits != 5 || told.Touched != 3 || told.First != 3 {
-		t.Errorf("told %+v", told)
+	if purged.Commits != 5 || purged.Touched != 3 || purged.First != 3 {
+		t.Errorf("told %+v", purged)
 	}
 	checkPurged(t, s, blob, commits)
 	if found := need.Leaks(t, dir, secret); len(found) > 0 {
@@ -236,10 +236,10 @@ func TestPurgeWhatPeopleHave(t *testing.T) {
 		t.Errorf("harmless ones are named in %s", held)
 	}
 	fsck(t, dir, "--no-dangling")
-	told, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{blob}, Force: true})
+	purged, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{blob}, Force: true})
 	need.NoError(t, err)
-	if len(told.Foreign) != 2 || len(told.Dropped) < 3 {
-		t.Errorf("told %+v", told)
+	if len(purged.Foreign) != 2 || len(purged.Dropped) < 3 {
+		t.Errorf("told %+v", purged)
 	}
 	checkPurged(t, s, blob, commits)
 	fsck(t, dir)
@@ -279,13 +279,13 @@ func TestPurgeBesideHistory(t *testing.T) {
 		}
 		id, err := object.ParseID(blob)
 		need.NoError(t, err)
-		if told, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{object.Hash(object.Blob, []byte("never"))}}); errs.CodeOf(err) != "blob_not_found" {
-			t.Fatalf("%+v, %v", told, err)
+		if purged, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{object.Hash(object.Blob, []byte("never"))}}); errs.CodeOf(err) != "blob_not_found" {
+			t.Fatalf("%+v, %v", purged, err)
 		}
 		tip := s.Tip()
-		told, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{id}})
-		if err != nil || len(told.Foreign) != 1 || told.Commits != 0 {
-			t.Fatalf("packed %v: %+v, %v", packed, told, err)
+		purged, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{id}})
+		if err != nil || len(purged.Foreign) != 1 || purged.Commits != 0 {
+			t.Fatalf("packed %v: %+v, %v", packed, purged, err)
 		}
 		if s.Tip() != tip {
 			t.Errorf("the tip moved: %v, %v", s.Tip(), tip)

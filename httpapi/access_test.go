@@ -133,10 +133,10 @@ func TestRefusalsAreLogged(t *testing.T) {
 // A trace's context is the one that handlers have; it gets the answer.
 func TestRequestsAreTraced(t *testing.T) {
 	type key struct{}
-	var told []string
+	var codes []string
 	opts := Options{Trace: func(r *http.Request, method, route, id string) (context.Context, func(int, string)) {
 		return context.WithValue(r.Context(), key{}, "here"), func(status int, code string) {
-			told = append(told, method+" "+route+" "+code)
+			codes = append(codes, method+" "+route+" "+code)
 		}
 	}}
 	var found any
@@ -146,7 +146,7 @@ func TestRequestsAreTraced(t *testing.T) {
 	}})
 	s.ask("GET", "/a/b", "")
 	s.ask("GET", "/none/of/ours", "")
-	if found != "here" || strings.Join(told, ", ") != "GET /a/{id} no, other other not_found" {
-		t.Errorf("%v %q", found, told)
+	if found != "here" || strings.Join(codes, ", ") != "GET /a/{id} no, other other not_found" {
+		t.Errorf("%v %q", found, codes)
 	}
 }

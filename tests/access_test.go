@@ -447,14 +447,14 @@ func TestAccessToEveryRoute(t *testing.T) {
 				t.Errorf("%s asks %s %s: %d, want %d: %.300s", who.name, method, a.target, status, expect, text)
 				continue
 			}
-			told := strings.Contains(text, marker) || strings.Contains(text, g.ws)
-			if told && !(who.here && reason == "") && !(r.kind == "codeList" || r.kind == "code") {
+			shown := strings.Contains(text, marker) || strings.Contains(text, g.ws)
+			if shown && !(who.here && reason == "") && !(r.kind == "codeList" || r.kind == "code") {
 				t.Errorf("%s asks %s %s and is told of what it may not see: %.300s", who.name, method, a.target, text)
 			}
-			if r.kind == "list" && told != who.here && who.known {
+			if r.kind == "list" && shown != who.here && who.known {
 				t.Errorf("%s asks %s and is not told of what it may see: %.300s", who.name, a.target, text)
 			}
-			if r.kind == "codeList" && who.known && !who.rooted && !told {
+			if r.kind == "codeList" && who.known && !who.rooted && !shown {
 				t.Errorf("%s asks %s: %.300s", who.name, a.target, text)
 			}
 			if reason != "" {

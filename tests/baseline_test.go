@@ -14,7 +14,7 @@ import (
 
 // While POST /tasks takes a baseline the workspace is listed, and its stream
 // tells how far that has come; then the baseline's own event follows.
-func TestBaselineIsToldWhileItIsTaken(t *testing.T) {
+func TestBaselineProgress(t *testing.T) {
 	t.Parallel()
 	p := newProject(t, map[string]string{"a": "1", "d/b": "2"})
 	// Holes cost no room, and time enough to be hashed and compressed.
@@ -51,7 +51,7 @@ func TestBaselineIsToldWhileItIsTaken(t *testing.T) {
 	has(t, p.call(t, "GET", "/workspaces/"+ws, nil).want(t, 200).obj(t), map[string]any{"state": "reconciling", "id": ws})
 	s := p.events(t, "/workspaces/"+ws+"/stream")
 	var files json.Number
-	told := 0
+	reported := 0
 	for {
 		e, ok := s.next(t)
 		if !ok {
@@ -64,15 +64,15 @@ func TestBaselineIsToldWhileItIsTaken(t *testing.T) {
 			}
 			break
 		}
-		told++
+		reported++
 		has(t, e.Data, map[string]any{"workspace_id": ws})
 		files = e.Data["baseline"].(map[string]any)["files"].(json.Number)
 		if e.ID != "" {
 			t.Errorf("progress has the id %q", e.ID)
 		}
 	}
-	if told == 0 || files.String() != fmt.Sprint(large+2) {
-		t.Errorf("told %d times, at last %s files", told, files)
+	if reported == 0 || files.String() != fmt.Sprint(large+2) {
+		t.Errorf("told %d times, at last %s files", reported, files)
 	}
 	r := <-answered
 	r.Expect(201)

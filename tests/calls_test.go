@@ -260,13 +260,13 @@ func TestCallClaimsLate(t *testing.T) {
 	}
 	var log struct{ Entries []callEntry }
 	p.call(t, "GET", "/tasks/"+c1.TaskID+"/changes", nil).want(t, 200).into(t, &log)
-	var told []string
+	var listed []string
 	for _, e := range log.Entries {
-		told = append(told, e.text())
+		listed = append(listed, e.text())
 	}
-	slices.Sort(told)
-	if strings.Join(told, ", ") != "a modify declared, b create shared" {
-		t.Errorf("%v", told)
+	slices.Sort(listed)
+	if strings.Join(listed, ", ") != "a modify declared, b create shared" {
+		t.Errorf("%v", listed)
 	}
 	p.post(t, "/workspaces/"+c1.WorkspaceID+"/sync", map[string]any{}).want(t, 200)
 	for _, more := range [][]string{nil, {"--only"}} { // a replay has what was claimed late
@@ -305,11 +305,11 @@ func TestCallOverwrote(t *testing.T) {
 	c2 := p.begin(t, "t", nil)
 	p.shell(t, "rm a; git stash -q")
 	e = p.end(t, c2, nil)
-	told := map[string]string{}
+	listed := map[string]string{}
 	for _, o := range e.Overwrote {
-		told[o.Path] = o.Source
+		listed[o.Path] = o.Source
 	}
-	if told["a"] != "external" || told["c"] != "call" {
+	if listed["a"] != "external" || listed["c"] != "call" {
 		t.Errorf("%+v", e.Overwrote)
 	}
 }

@@ -102,19 +102,19 @@ func TestMCPStdioBeside(t *testing.T) {
 		}
 		// A change of mounts is told through it.
 		id := list.Toolsets[0]["id"].(string)
-		told := false
+		notified := false
 		for range 50 {
 			s.Do("PUT", "/toolsets/"+id+"/mounts", mountsBody(physical("/p", "READ_WRITE", dir))).Expect(200)
 			select {
 			case <-c.tools:
-				told = true
+				notified = true
 			case <-time.After(100 * time.Millisecond):
 			}
-			if told {
+			if notified {
 				break
 			}
 		}
-		if !told {
+		if !notified {
 			t.Error("list_changed was not told")
 		}
 		// The server is started anew: the client goes on.

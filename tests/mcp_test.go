@@ -240,20 +240,20 @@ func TestMCPChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The stream is opened beside us: until it stands, changes are only seen in the next list.
-		told := false
+		notified := false
 		for range 50 {
 			a.setMounts(physical("/p", "READ_ONLY", dir), virtual("/n", "READ_WRITE", "x")).Expect(200)
 			a.setMounts(physical("/p", "READ_WRITE", dir)).Expect(200)
 			select {
 			case <-c.tools:
-				told = true
+				notified = true
 			case <-time.After(100 * time.Millisecond):
 			}
-			if told {
+			if notified {
 				break
 			}
 		}
-		if !told {
+		if !notified {
 			t.Fatal("list_changed was not told")
 		}
 		a.setMounts(physical("/q", "READ_WRITE", dir)).Expect(200)

@@ -124,9 +124,9 @@ func TestPurgeTakesASecretOutOfHistory(t *testing.T) {
 	l.k.sync(t) // all refs are moved
 	heads := harness.Git(t, l.k.gitDir(), "for-each-ref")
 
-	told, _ := l.purge(t, 0, l.ws, "env/live.env", "--dry-run")
-	if len(told.Blobs) != 2 || told.Refused || len(told.Names) != 4 || len(told.Kept) != 1 || told.Kept[0].Path != "env/live.env" {
-		t.Errorf("dry run: %+v", told)
+	out, _ := l.purge(t, 0, l.ws, "env/live.env", "--dry-run")
+	if len(out.Blobs) != 2 || out.Refused || len(out.Names) != 4 || len(out.Kept) != 1 || out.Kept[0].Path != "env/live.env" {
+		t.Errorf("dry run: %+v", out)
 	}
 	if now := harness.Git(t, l.k.gitDir(), "for-each-ref"); now != heads {
 		t.Errorf("a dry run moved refs:\n%s%s", heads, now)
@@ -134,9 +134,9 @@ func TestPurgeTakesASecretOutOfHistory(t *testing.T) {
 	if len(need.Leaks(t, l.DataDir, theSecret)) == 0 {
 		t.Fatal("the search does not find what is there")
 	}
-	told, _ = l.purge(t, 0, l.ws, "env/live.env")
-	if len(told.Blobs) != 2 || len(told.Foreign) != 1 || strings.Join(told.NotReached, " ") != "scratch artifacts backups clones" {
-		t.Errorf("told: %+v", told)
+	out, _ = l.purge(t, 0, l.ws, "env/live.env")
+	if len(out.Blobs) != 2 || len(out.Foreign) != 1 || strings.Join(out.NotReached, " ") != "scratch artifacts backups clones" {
+		t.Errorf("told: %+v", out)
 	}
 	l.k.clean(t)
 	if l.read(t, "env/live.env") != "from-vault\n" {
@@ -315,7 +315,7 @@ func TestPurgeVirtual(t *testing.T) {
 	k.put(t, "key", "new\n").want(t, 201)
 }
 
-func TestPurgeTellsOfClones(t *testing.T) {
+func TestPurgeReportsClones(t *testing.T) {
 	p := newProject(t, map[string]string{"conf": theSecret + "\n"})
 	k := p.task(t)
 	k.put(t, "conf", "x\n").want(t, 200)

@@ -23,7 +23,7 @@ func TestRace(t *testing.T) {
 	if status != 0 {
 		t.Fatalf("%d %s %s", status, out, said)
 	}
-	var told struct {
+	var result struct {
 		Forks []struct {
 			N, Files        int
 			Root            string
@@ -36,9 +36,9 @@ func TestRace(t *testing.T) {
 		Best, Merged *int
 		Kept         bool
 	}
-	need.NoError(t, json.Unmarshal([]byte(out), &told))
-	f := told.Forks
-	if len(f) != 4 || told.Best == nil || *told.Best != 2 || told.Merged == nil || *told.Merged != 2 || told.Kept {
+	need.NoError(t, json.Unmarshal([]byte(out), &result))
+	f := result.Forks
+	if len(f) != 4 || result.Best == nil || *result.Best != 2 || result.Merged == nil || *result.Merged != 2 || result.Kept {
 		t.Fatalf("%s", out)
 	}
 	if !f[0].Passed || *f[0].Score != 1 || f[1].Files != 2 || *f[1].Score != 4 || f[2].Exit_Code != 3 || f[2].Passed || !f[3].Timed_Out || f[3].Passed {
@@ -240,7 +240,7 @@ esac
 	if status != 0 {
 		t.Fatalf("%d %s %s", status, out, said)
 	}
-	var told struct {
+	var result struct {
 		Forks []struct {
 			N      int
 			Fork   string
@@ -248,11 +248,11 @@ esac
 		}
 		Best, Merged *int
 	}
-	need.NoError(t, json.Unmarshal([]byte(out), &told))
-	if len(told.Forks) != 4 || told.Best == nil || *told.Best != 3 || told.Merged == nil || *told.Merged != 3 {
+	need.NoError(t, json.Unmarshal([]byte(out), &result))
+	if len(result.Forks) != 4 || result.Best == nil || *result.Best != 3 || result.Merged == nil || *result.Merged != 3 {
 		t.Fatalf("%s", out)
 	}
-	for _, f := range told.Forks {
+	for _, f := range result.Forks {
 		j, _ := p.call(t, "GET", "/workspaces/"+f.Fork, nil).want(t, 200).obj(t)["judged"].(map[string]any)
 		if f.Passed != (f.N == 3) || j["passed"] != f.Passed || j["command"] != "make test" {
 			t.Errorf("%+v, recorded as %v", f, j)

@@ -418,7 +418,7 @@ func TestDiskUse(t *testing.T) {
 	small.save(t, "s", "little\n")
 	large.save(t, "l", testNoise(30_000))
 	p.call(t, "PUT", large.url("/scratch/notes"), []byte("12345")).want(t, 201)
-	var told struct {
+	var result struct {
 		Workspaces []struct {
 			Workspace string `json:"workspace"`
 			DiskBytes int64  `json:"disk_bytes"`
@@ -433,12 +433,12 @@ func TestDiskUse(t *testing.T) {
 		DiskBytes int64 `json:"disk_bytes"`
 	}
 	status, out, errOut := harness.Run(t, nil, "du", "--by", "task", "--json", "--data-dir", p.DataDir)
-	if err := json.Unmarshal([]byte(out), &told); err != nil || status != 0 {
+	if err := json.Unmarshal([]byte(out), &result); err != nil || status != 0 {
 		t.Fatalf("du: %d, %v: %s%s", status, err, out, errOut)
 	}
-	w := told.Workspaces[0]
+	w := result.Workspaces[0]
 	if len(w.Tasks) != 2 || w.Tasks[0].TaskID != large.ID || w.Tasks[0].Bytes < 10_000 || w.Tasks[0].Scratch != 5 || w.Tasks[1].Bytes == 0 ||
-		w.Other == 0 || w.TaskBytes != 5 || w.DiskBytes < w.Tasks[0].Bytes+w.Tasks[1].Bytes+w.Other || told.DiskBytes != w.DiskBytes {
+		w.Other == 0 || w.TaskBytes != 5 || w.DiskBytes < w.Tasks[0].Bytes+w.Tasks[1].Bytes+w.Other || result.DiskBytes != w.DiskBytes {
 		t.Errorf("du tells %s", out)
 	}
 	if status, out, errOut := harness.Run(t, nil, "du", "--data-dir", p.DataDir, p.dir); status != 0 || !strings.Contains(out, w.Workspace) {

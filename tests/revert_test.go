@@ -231,7 +231,7 @@ func TestRevertAmongOthers(t *testing.T) {
 				if way != "" {
 					body["on_conflict"] = way
 				}
-				told := k.revert(t, "", map[string]any{"dry_run": true, "on_conflict": orFail(way)}).want(t, 200)
+				planned := k.revert(t, "", map[string]any{"dry_run": true, "on_conflict": orFail(way)}).want(t, 200)
 				same(t, lay(t, p.dir), before)
 				r := k.revert(t, "", body)
 				if c.reason == "" {
@@ -270,8 +270,8 @@ func TestRevertAmongOthers(t *testing.T) {
 					}
 					continue
 				}
-				if len(conflicts) != 1 || fmt.Sprint(conflicts) != fmt.Sprint(told.list(t, "conflicts")) {
-					t.Fatalf("%s: conflicts %v, told %s", way, conflicts, told.Body)
+				if len(conflicts) != 1 || fmt.Sprint(conflicts) != fmt.Sprint(planned.list(t, "conflicts")) {
+					t.Fatalf("%s: conflicts %v, told %s", way, conflicts, planned.Body)
 				}
 				has(t, conflicts[0], map[string]any{"reason": c.reason})
 				by, _ := conflicts[0]["changed_by"].(map[string]any)

@@ -65,12 +65,12 @@ func TestReviewHold(t *testing.T) {
 			if got := p.read(t, "a"); strings.Contains(got, "five") || !strings.Contains(got, "twenty") || !strings.Contains(got, "really last") || p.read(t, "b") != "B2\n" {
 				t.Errorf("%q", got)
 			}
-			var told struct {
+			var result struct {
 				Others []struct{ Path, Operation, Message string }
 			}
-			begin("c3").into(t, &told)
-			if len(told.Others) != 1 || told.Others[0].Path != "a" || told.Others[0].Operation != "rejected" || told.Others[0].Message != "leave five alone" {
-				t.Errorf("%+v", told)
+			begin("c3").into(t, &result)
+			if len(result.Others) != 1 || result.Others[0].Path != "a" || result.Others[0].Operation != "rejected" || result.Others[0].Message != "leave five alone" {
+				t.Errorf("%+v", result)
 			}
 			p.post(t, "/calls/c3/end", map[string]any{}).want(t, 200)
 			// Without an open call nothing waits.

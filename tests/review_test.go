@@ -64,11 +64,11 @@ func TestReview(t *testing.T) {
 	p.call(t, "DELETE", k.file("gone"), nil).want(t, 200)
 	p.post(t, k.url("/move"), map[string]any{"from": "old", "to": "moved"}).want(t, 200)
 	list, plan := k.hunks(t, "")
-	var told []string
+	var listed []string
 	for _, h := range list {
-		told = append(told, h.Path+" "+strings.Join(h.Subtasks, "+"))
+		listed = append(listed, h.Path+" "+strings.Join(h.Subtasks, "+"))
 	}
-	if got := strings.Join(told, ", "); got != "a s1, a s2, a s1, gone , moved , new " {
+	if got := strings.Join(listed, ", "); got != "a s1, a s2, a s1, gone , moved , new " {
 		t.Fatalf("%s", got)
 	}
 	if !strings.Contains(list[0].Text, "-line 5\n+five\n") || strings.Contains(list[0].Text, "+six") || len(list[0].Entries) != 1 {
@@ -104,11 +104,11 @@ func TestReview(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	left, _ := k.hunks(t, "")
-	told = nil
+	listed = nil
 	for _, h := range left {
-		told = append(told, h.Path+" "+h.Status)
+		listed = append(listed, h.Path+" "+h.Status)
 	}
-	if got := strings.Join(told, ", "); got != "a accepted, a open, new open" {
+	if got := strings.Join(listed, ", "); got != "a accepted, a open, new open" {
 		t.Errorf("%s", got)
 	}
 	rejected, _ := k.hunks(t, "?status=rejected")

@@ -142,7 +142,7 @@ func TestChangelogPages(t *testing.T) {
 	var mine []string
 	for _, e := range slices.Backward(log) {
 		if e["task_id"] == k.ID {
-			mine = append(mine, told(e))
+			mine = append(mine, describe(e))
 		}
 	}
 	if !slices.Equal(mine, want) {

@@ -229,8 +229,8 @@ func has(t *testing.T, o map[string]any, want map[string]any) {
 	}
 }
 
-// told gives an entry's operation and paths, for comparing.
-func told(e map[string]any) string {
+// describe gives an entry's operation and paths, for comparing.
+func describe(e map[string]any) string {
 	s := fmt.Sprintf("%v %v", e["operation"], e["path"])
 	if e["new_path"] != nil {
 		s += fmt.Sprintf(" -> %v", e["new_path"])
@@ -241,7 +241,7 @@ func told(e map[string]any) string {
 func briefs(list []map[string]any) []string {
 	out := []string{}
 	for _, e := range list {
-		out = append(out, told(e))
+		out = append(out, describe(e))
 	}
 	return out
 }

@@ -133,7 +133,7 @@ func TestVerifyRepair(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		damage []func(*testing.T, *damageable)
-		told   string // in one of the sentences
+		text   string // in one of the sentences
 	}{
 		{"indexes missing", []func(*testing.T, *damageable){all("*.idx", removed)}, "was missing: made again"},
 		{"indexes damaged", []func(*testing.T, *damageable){all("*.idx", flipped)}, "was damaged: made again"},
@@ -182,7 +182,7 @@ func TestVerifyRepair(t *testing.T) {
 			}
 			r := verify(t, 0, "--repair", "--data-dir", d.data)
 			w := r.Workspaces[0]
-			if told := strings.Join(w.Repaired.Done, "\n"); len(w.Repaired.Cannot) > 0 || !strings.Contains(told, c.told) {
+			if text := strings.Join(w.Repaired.Done, "\n"); len(w.Repaired.Cannot) > 0 || !strings.Contains(text, c.text) {
 				t.Errorf("told: %q, %q", w.Repaired.Done, w.Repaired.Cannot)
 			}
 			if w.Head != whole.head {
@@ -213,9 +213,9 @@ func oursOf(refs string) string {
 	return b.String()
 }
 
-// TestVerifyTellsWhatIsLost holds that what nothing is left of is named, and
+// TestVerifyReportsWhatIsLost holds that what nothing is left of is named, and
 // that everything else is kept.
-func TestVerifyTellsWhatIsLost(t *testing.T) {
+func TestVerifyReportsWhatIsLost(t *testing.T) {
 	d := newDamageable(t)
 	repo := d.path("repo.git")
 	blob := harness.Git(t, repo, "rev-parse", "HEAD:a")
@@ -245,7 +245,7 @@ func TestVerifyTellsWhatIsLost(t *testing.T) {
 	if lost := strings.Join(w.Repaired.Cannot, "\n"); !strings.Contains(lost, blob) || !strings.Contains(lost, `"a"`) || len(w.Repaired.Cannot) != 1 {
 		t.Errorf("lost: %q, done: %q", w.Repaired.Cannot, w.Repaired.Done)
 	}
-	if told := strings.Join(w.Problems, "\n"); !strings.Contains(told, blob) || w.Head != d.head {
+	if text := strings.Join(w.Problems, "\n"); !strings.Contains(text, blob) || w.Head != d.head {
 		t.Errorf("problems: %q", w.Problems)
 	}
 	if got := harness.Git(t, repo, "cat-file", "blob", "HEAD:dir/c"); !strings.HasPrefix(got, "four") {
@@ -264,15 +264,15 @@ func TestVerifyRefsOnDisk(t *testing.T) {
 	ref := "refs/umbra/tasks/" + k.ID + "/head"
 	harness.Git(t, k.gitDir(), "update-ref", ref, ref+"~1")
 	r := verify(t, 1, "--data-dir", p.DataDir)
-	if told := strings.Join(r.Workspaces[0].Problems, "\n"); !strings.Contains(told, ref) {
+	if text := strings.Join(r.Workspaces[0].Problems, "\n"); !strings.Contains(text, ref) {
 		t.Errorf("problems: %q", r.Workspaces[0].Problems)
 	}
 	verify(t, 1, "--repair", "--data-dir", p.DataDir)
 	verify(t, 2, "--repair", "--server", p.URL)
 	p.Stop()
 	r = verify(t, 0, "--repair", p.dir, "--data-dir", p.DataDir)
-	if told := strings.Join(r.Workspaces[0].Repaired.Done, "\n"); !strings.Contains(told, ref) {
-		t.Errorf("repaired: %q", told)
+	if text := strings.Join(r.Workspaces[0].Repaired.Done, "\n"); !strings.Contains(text, ref) {
+		t.Errorf("repaired: %q", text)
 	}
 	verify(t, 1, "--repair", "no-such-workspace", "--data-dir", p.DataDir)
 }

@@ -58,7 +58,7 @@ func (w *watched) await(t *testing.T, want ...string) (commits []map[string]any)
 		}
 		commits = append(commits, e.Data)
 		for _, raw := range e.Data["entries"].([]any) {
-			delete(missing, told(raw.(map[string]any)))
+			delete(missing, describe(raw.(map[string]any)))
 		}
 	}
 	return commits

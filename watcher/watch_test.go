@@ -84,7 +84,7 @@ func TestWhatPeopleDo(t *testing.T) {
 	}
 }
 
-func TestToldWithoutAsking(t *testing.T) {
+func TestReportsUnasked(t *testing.T) {
 	root := t.TempDir()
 	_, r := watched(t, root, Options{})
 	write(t, root+"/a/b", "x")

@@ -247,18 +247,18 @@ func TestFilesAreShort(t *testing.T) {
 }
 
 func TestPackagesSayWhatTheyAreFor(t *testing.T) {
-	told, dirs := map[string]bool{}, map[string]string{}
+	documented, dirs := map[string]bool{}, map[string]string{}
 	for _, s := range sources(t) {
 		if s.test {
 			continue
 		}
 		dirs[s.dir] = s.name
 		if doc := s.tree.Doc; doc != nil && len(doc.Text()) > 40 {
-			told[s.dir] = true
+			documented[s.dir] = true
 		}
 	}
 	for dir := range dirs {
-		if !told[dir] {
+		if !documented[dir] {
 			t.Errorf("package %s has no comment that says what it is for", dir)
 		}
 	}

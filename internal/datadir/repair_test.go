@@ -13,9 +13,9 @@ import (
 	"umbra/internal/workspaces"
 )
 
-// TestRepairForgetsWhatWasTold: a repair may move the head and free room, so what
+// TestRepairForgetsAnswers: a repair may move the head and free room, so what
 // the record says of a workspace that was put away holds no longer.
-func TestRepairForgetsWhatWasTold(t *testing.T) {
+func TestRepairForgetsAnswers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data")
 	must := func(err error) {
 		t.Helper()

@@ -86,9 +86,9 @@ func TestPlanThatDoesNotWork(t *testing.T) {
 	old, done, _ := sides(t, false)
 	p := newMachine(t)
 	defer p.stop()
-	told, err := Do(t.Context(), p.w, history.NewCache(), Request{Task: "A", DryRun: true})
+	preview, err := Do(t.Context(), p.w, history.NewCache(), Request{Task: "A", DryRun: true})
 	need.NoError(t, err)
-	req := Request{Task: "A", Plan: told.Plan, By: workspace.By{TaskID: "A"}}
+	req := Request{Task: "A", Plan: preview.Plan, By: workspace.By{TaskID: "A"}}
 	tried := p.refuse(func(name string) bool { return name == "ws/dir" }, -1)
 	_, err = Do(t.Context(), p.w, history.NewCache(), req)
 	p.hook.OnCall = nil
@@ -112,11 +112,11 @@ func TestPlanThatDoesNotWork(t *testing.T) {
 func TestSavedMeanwhile(t *testing.T) {
 	for _, planned := range []bool{false, true} {
 		p := newMachine(t)
-		told, err := Do(t.Context(), p.w, history.NewCache(), Request{Task: "A", DryRun: true})
+		preview, err := Do(t.Context(), p.w, history.NewCache(), Request{Task: "A", DryRun: true})
 		need.NoError(t, err)
 		req := Request{Task: "A", By: workspace.By{TaskID: "A"}}
 		if planned {
-			req.Plan = told.Plan
+			req.Plan = preview.Plan
 		}
 		const saved = "A\n2\n3\n4\nby hand\n6\n7\nB\n"
 		done := false

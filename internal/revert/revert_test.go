@@ -474,7 +474,7 @@ func TestOthersWork(t *testing.T) {
 			c.run(g)
 			dry := c.req
 			dry.DryRun = true
-			told, err := g.revert(dry)
+			planned, err := g.revert(dry)
 			if err != nil && c.code == "" {
 				t.Fatalf("dry run: %v", err)
 			}
@@ -496,8 +496,8 @@ func TestOthersWork(t *testing.T) {
 			if strings.Join(paths, " ") != c.conflicts {
 				t.Errorf("conflicts %q, wanted %q", paths, c.conflicts)
 			}
-			if err == nil && len(told.Files) != len(res.Files) {
-				t.Errorf("planned %+v, did %+v", told.Files, res.Files)
+			if err == nil && len(planned.Files) != len(res.Files) {
+				t.Errorf("planned %+v, did %+v", planned.Files, res.Files)
 			}
 		})
 	}
@@ -514,17 +514,17 @@ func TestPlan(t *testing.T) {
 	g := newRig(t, start)
 	g.task("A")
 	g.do("A", "put b other")
-	told := g.mustRevert(Request{Task: "A", DryRun: true, OnConflict: Skip})
-	if told.Plan == "" || !told.Commit.IsZero() {
-		t.Fatalf("%+v", told)
+	planned := g.mustRevert(Request{Task: "A", DryRun: true, OnConflict: Skip})
+	if planned.Plan == "" || !planned.Commit.IsZero() {
+		t.Fatalf("%+v", planned)
 	}
 	g.do("A", "put a other")
-	if _, err := g.revert(Request{Task: "A", Plan: told.Plan}); codeOf(err) != "plan_stale" {
+	if _, err := g.revert(Request{Task: "A", Plan: planned.Plan}); codeOf(err) != "plan_stale" {
 		t.Fatalf("a stale plan: %v", err)
 	}
-	told = g.mustRevert(Request{Task: "A", DryRun: true})
+	planned = g.mustRevert(Request{Task: "A", DryRun: true})
 	g.edit("dir/x", "unrelated")
-	if res := g.mustRevert(Request{Task: "A", Plan: told.Plan}); res.Reverted != 2 {
+	if res := g.mustRevert(Request{Task: "A", Plan: planned.Plan}); res.Reverted != 2 {
 		t.Fatalf("%+v", res)
 	}
 	for _, bad := range []string{"", "x", "n.", "q." + strings.Repeat("0", 64)} {

@@ -50,16 +50,16 @@ func TestWindow(t *testing.T) {
 				src = iotest.OneByteReader(src)
 			}
 			got, err := c.w.read(src)
-			told := ""
+			problem := ""
 			if past, ok := errors.AsType[*pastEnd](err); ok {
-				if told = fmt.Sprintf("%d lines", past.lines); past.inLine {
-					told = "in line"
+				if problem = fmt.Sprintf("%d lines", past.lines); past.inLine {
+					problem = "in line"
 				}
 			} else if err != nil {
-				told = err.Error()
+				problem = err.Error()
 			}
-			if got != c.want || told != c.err {
-				t.Errorf("%s: %q, %q; want %q, %q", c.name, got, told, c.want, c.err)
+			if got != c.want || problem != c.err {
+				t.Errorf("%s: %q, %q; want %q, %q", c.name, got, problem, c.want, c.err)
 			}
 		}
 	}

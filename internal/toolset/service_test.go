@@ -167,8 +167,8 @@ func TestConcurrentMounts(t *testing.T) {
 	g := newRig(t)
 	made, _, err := g.Create(t.Context(), CreateOptions{Mounts: []Spec{virtualSpec("/p", "READ_WRITE", "a")}})
 	g.check(err)
-	var told sync.Map
-	defer g.Watch(func(id string) { told.Store(id, true) })()
+	var seen sync.Map
+	defer g.Watch(func(id string) { seen.Store(id, true) })()
 	var wg sync.WaitGroup
 	for w := range 4 {
 		wg.Go(func() {
@@ -187,7 +187,7 @@ func TestConcurrentMounts(t *testing.T) {
 		g.check(err)
 	}
 	wg.Wait()
-	if _, ok := told.Load(made.ID); !ok {
+	if _, ok := seen.Load(made.ID); !ok {
 		t.Error("nobody was told")
 	}
 }

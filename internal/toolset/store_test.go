@@ -87,14 +87,14 @@ func TestSharedToolsets(t *testing.T) {
 	if err != nil || !replayed || again.ID != made.ID {
 		t.Errorf("the request at the other server: %+v, %v, %v", again, replayed, err)
 	}
-	var told []string
-	defer two.Watch(func(id string) { told = append(told, id) })()
+	var seen []string
+	defer two.Watch(func(id string) { seen = append(seen, id) })()
 	if _, err := g.SetMounts(t.Context(), made.ID, []Spec{virtualSpec("/b", "READ_ONLY", "a")}, Who{}); err != nil {
 		t.Fatal(err)
 	}
 	two.lookAgain()
-	if len(told) != 1 || told[0] != made.ID {
-		t.Errorf("told: %q", told)
+	if len(seen) != 1 || seen[0] != made.ID {
+		t.Errorf("told: %q", seen)
 	}
 	if got, err := two.Get(made.ID, nil); err != nil || got.Mounts[0].Prefix != "/b" {
 		t.Errorf("%+v, %v", got, err)

@@ -120,12 +120,12 @@ type purge struct {
 	files []wspath.Path
 	shown []wspath.Path // of a fork's layer, next to files
 	kept  []wspath.Path
-	told  gitstore.Purged
+	purged  gitstore.Purged
 	no    bool
 }
 
 func (p *purge) result() *PurgeResult {
-	r := &PurgeResult{Purged: p.told, Kept: p.kept, OnDisk: p.holders(), Refused: p.no}
+	r := &PurgeResult{Purged: p.purged, Kept: p.kept, OnDisk: p.holders(), Refused: p.no}
 	for id := range p.blobs {
 		r.Blobs = append(r.Blobs, id)
 	}
@@ -172,15 +172,15 @@ func (p *purge) run(hold bool) (again bool, err error) {
 		return false, err
 	}
 	defer begun.Discard()
-	if p.told, err = begun.Plan(p.ctx); err != nil {
+	if p.purged, err = begun.Plan(p.ctx); err != nil {
 		return false, err
 	}
 	if p.req.DryRun {
-		p.no = len(p.told.Holders) > 0 || len(holders) > 0 && !p.req.Ignore
+		p.no = len(p.purged.Holders) > 0 || len(holders) > 0 && !p.req.Ignore
 		return false, nil
 	}
-	if len(p.told.Holders) > 0 {
-		return false, gitstore.ErrHeld(p.told.Holders)
+	if len(p.purged.Holders) > 0 {
+		return false, gitstore.ErrHeld(p.purged.Holders)
 	}
 	if !hold {
 		if err := w.checkpoint(p.ctx, false); err != nil { // most of it, while no request waits
@@ -220,7 +220,7 @@ func (p *purge) run(hold bool) (again bool, err error) {
 	if err := w.checkpoint(soon, false); err != nil {
 		return false, err
 	}
-	p.told, err = begun.Finish(p.ctx)
+	p.purged, err = begun.Finish(p.ctx)
 	if errs.CodeOf(err) == "purge_on_tip" && !hold {
 		return true, nil // a file that came, or went and was not recorded yet
 	}

@@ -506,7 +506,7 @@ func (s *scene) undoSession(t *testing.T, h *duo, agent string, base, before map
 		t.Errorf("undo of %s: status %d: %s", agent, status, out)
 	}
 	if status, out := s.try(t, "umbra", "redo", "--yes"); status != 0 || !maps.Equal(s.files(t), before) {
-		t.Errorf("redo of %s: status %d: %s\n%s\nwant\n%s", agent, status, out, tell(s.files(t)), tell(before))
+		t.Errorf("redo of %s: status %d: %s\n%s\nwant\n%s", agent, status, out, describe(s.files(t)), describe(before))
 	}
 }
 
@@ -525,5 +525,5 @@ func under(files map[string]string, who string) string {
 			out[name] = data
 		}
 	}
-	return tell(out)
+	return describe(out)
 }

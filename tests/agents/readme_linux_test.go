@@ -142,7 +142,7 @@ func TestReadmeFirstUndo(t *testing.T) {
 			}
 			after = s.files(t)
 			if want := map[string]string{"base.txt": "new\n", "added.txt": "one\n"}; !maps.Equal(after, want) {
-				t.Fatalf("codex made %s", tell(after))
+				t.Fatalf("codex made %s", describe(after))
 			}
 		case command == "umbra turns":
 			if !strings.Contains(out, "codex") {
@@ -150,7 +150,7 @@ func TestReadmeFirstUndo(t *testing.T) {
 			}
 		case command == "umbra undo":
 			if now := s.files(t); !maps.Equal(now, before) {
-				t.Fatalf("after umbra undo: %s\n%s", tell(now), out)
+				t.Fatalf("after umbra undo: %s\n%s", describe(now), out)
 			}
 			took := time.Since(began)
 			t.Logf("from the archive to the undo: %.1f s", took.Seconds())
@@ -159,7 +159,7 @@ func TestReadmeFirstUndo(t *testing.T) {
 			}
 		case command == "umbra redo":
 			if now := s.files(t); !maps.Equal(now, after) {
-				t.Errorf("after umbra redo: %s\n%s", tell(now), out)
+				t.Errorf("after umbra redo: %s\n%s", describe(now), out)
 			}
 		default:
 			t.Errorf("this test does not know the README's command %q", command)

@@ -39,6 +39,6 @@ func TestCodexRefusesAShell(t *testing.T) {
 		}
 	}
 	if files := s.files(t); files["base.txt"] != "old\n" || files["shell.txt"] != "new\n" || files["patch.txt"] != "new\n" {
-		t.Errorf("Codex was to refuse two shells: %s", tell(files))
+		t.Errorf("Codex was to refuse two shells: %s", describe(files))
 	}
 }

@@ -126,16 +126,16 @@ func TestAgents(t *testing.T) {
 			t.Log(agent, len(calls), "calls, subtasks:", slices.Sorted(maps.Keys(subtasks)))
 			status, out = s.try(t, "umbra", "undo", "--session", id, "--turns", "1000", "--yes", "--include-shared")
 			if now := s.files(t); status != 0 || !maps.Equal(now, before) {
-				t.Errorf("undo: status %d: %s\n%s\nwant %s", status, out, tell(now), tell(before))
+				t.Errorf("undo: status %d: %s\n%s\nwant %s", status, out, describe(now), describe(before))
 			}
 			if status, out = s.try(t, "umbra", "redo", "--yes"); status != 0 || !maps.Equal(s.files(t), after) {
-				t.Errorf("redo: status %d: %s\n%s\nwant %s", status, out, tell(s.files(t)), tell(after))
+				t.Errorf("redo: status %d: %s\n%s\nwant %s", status, out, describe(s.files(t)), describe(after))
 			}
 		})
 	}
 }
 
-func tell(files map[string]string) string {
+func describe(files map[string]string) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		fmt.Fprintf(&b, "%s=%q ", name, files[name])
@@ -187,7 +187,7 @@ func TestIsolatedShells(t *testing.T) {
 			}
 			files := s.files(t)
 			if files["base.txt"] != "new\n" || files["shell.txt"] != "it's\n" || files["person.txt"] != "new\n" {
-				t.Errorf("%s\n%s", tell(files), out)
+				t.Errorf("%s\n%s", describe(files), out)
 			}
 			for id, c := range s.calls(t) {
 				if c.Status != "ok" {

@@ -44,11 +44,11 @@ func (g *rig) checkTip() error {
 	}); err != nil {
 		return err
 	}
-	told := func(p string) bool {
+	named := func(p string) bool {
 		return slices.ContainsFunc(g.pending, func(q string) bool { return overlap(p, q) })
 	}
 	for p, t := range g.disk {
-		if t.Mode == object.Dir || told(p) {
+		if t.Mode == object.Dir || named(p) {
 			delete(tip, p)
 			continue
 		}
@@ -65,7 +65,7 @@ func (g *rig) checkTip() error {
 		}
 	}
 	for p := range tip {
-		if !told(p) {
+		if !named(p) {
 			return broken("tip", "%q is in history only", p)
 		}
 	}

@@ -120,7 +120,7 @@ func (g *rig) revert(s step) error {
 	tip, before := g.w.Store().Tip(), g.disk
 	dry := req
 	dry.DryRun = true
-	told, derr := revert.Do(background, g.w, g.cache, dry)
+	planned, derr := revert.Do(background, g.w, g.cache, dry)
 	if err := g.look(); err != nil {
 		return err
 	}
@@ -134,10 +134,10 @@ func (g *rig) revert(s step) error {
 		return broken("dry run", "%v", derr)
 	}
 	if derr == nil && s.rev.plan != "" {
-		req = revert.Request{Task: req.Task, By: req.By, Scope: req.Scope, Plan: told.Plan}
+		req = revert.Request{Task: req.Task, By: req.By, Scope: req.Scope, Plan: planned.Plan}
 	}
-	if derr == nil && s.rev.plan == "stale" && len(told.Files) > 0 {
-		return g.stale(req, told)
+	if derr == nil && s.rev.plan == "stale" && len(planned.Files) > 0 {
+		return g.stale(req, planned)
 	}
 	tip = g.w.Store().Tip()
 	res, err := revert.Do(background, g.w, g.cache, req)
@@ -153,8 +153,8 @@ func (g *rig) revert(s step) error {
 		}
 		return g.unchanged("a failed revert", before, tip)
 	}
-	if !reflect.DeepEqual(told.Conflicts, res.Conflicts) || !reflect.DeepEqual(told.Files, res.Files) {
-		return broken("dry run", "told %+v %+v\ndid %+v %+v", told.Files, told.Conflicts, res.Files, res.Conflicts)
+	if !reflect.DeepEqual(planned.Conflicts, res.Conflicts) || !reflect.DeepEqual(planned.Files, res.Files) {
+		return broken("dry run", "told %+v %+v\ndid %+v %+v", planned.Files, planned.Conflicts, res.Files, res.Conflicts)
 	}
 	if err := g.checkConflicts(res.Conflicts); err != nil {
 		return err
@@ -172,8 +172,8 @@ func (g *rig) revert(s step) error {
 	if len(res.Conflicts) > 0 && s.rev.mode == "" {
 		return broken("revert", "done, with conflicts: %+v", res.Conflicts)
 	}
-	if !res.Commit.IsZero() && told.Reverted != res.Reverted {
-		return broken("dry run", "told %d entries, undid %d", told.Reverted, res.Reverted)
+	if !res.Commit.IsZero() && planned.Reverted != res.Reverted {
+		return broken("dry run", "told %d entries, undid %d", planned.Reverted, res.Reverted)
 	}
 	return g.reverted(s, req, res, before, tip)
 }
@@ -363,8 +363,8 @@ func (g *rig) checkConflicts(list []revert.Conflict) error {
 }
 
 // stale changes what a plan touches, and has the plan refused.
-func (g *rig) stale(req revert.Request, told *revert.Result) error {
-	f := told.Files[len(told.Files)-1]
+func (g *rig) stale(req revert.Request, planned *revert.Result) error {
+	f := planned.Files[len(planned.Files)-1]
 	p := strings.TrimSuffix(f.Path, "/")
 	if p != f.Path || f.Action == revert.Renamed {
 		return nil

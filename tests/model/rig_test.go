@@ -244,7 +244,7 @@ func opOf(o op) workspace.Op {
 // do is a request of a task.
 func (g *rig) do(s step) error {
 	want := folderOf(g.disk)
-	told := want.apply(s.ops)
+	refusal := want.apply(s.ops)
 	if g.first[s.who] == nil {
 		g.first[s.who] = folderOf(g.disk)
 	}
@@ -267,7 +267,7 @@ func (g *rig) do(s step) error {
 			return broken("internal error", "%v", err)
 		}
 		// A link in a circle leads nowhere; what a person is about may be in the way.
-		if told == nil && len(g.pending) == 0 && errs.CodeOf(err) != "link_leads_out" {
+		if refusal == nil && len(g.pending) == 0 && errs.CodeOf(err) != "link_leads_out" {
 			return broken("refused", "%v", err)
 		}
 		return g.unchanged("a failed request", before, tip)
@@ -287,9 +287,9 @@ func (g *rig) do(s step) error {
 		g.pending = append(g.pending, everything)
 	}
 	switch {
-	case errors.Is(told, errRefused):
+	case errors.Is(refusal, errRefused):
 		return broken("accepted", "%v", res.Entries)
-	case told == nil:
+	case refusal == nil:
 		is, must := g.disk, want.plain()
 		if len(s.ops) > 1 { // folders on the way to what is gone again at the end are not made
 			is, must = is.Files(), must.Files()

@@ -122,24 +122,24 @@ func (u *upkeep) moment(round int) {
 }
 
 // failed notes what a work was told.
-func (u *upkeep) failed(what, told string, err error) {
+func (u *upkeep) failed(what, text string, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.refused[what] = fmt.Sprintf("%v: %s", err, few(told))
+	u.refused[what] = fmt.Sprintf("%v: %s", err, few(text))
 }
 
 // few gives the first lines of what a verb told.
-func few(told string) string {
+func few(text string) string {
 	const most = 12
-	lines := strings.SplitAfter(told, "\n")
+	lines := strings.SplitAfter(text, "\n")
 	if len(lines) <= most {
-		return told
+		return text
 	}
 	return fmt.Sprintf("%s… and %d lines more", strings.Join(lines[:most], ""), len(lines)-most)
 }
 
-// tell says that a work was answered.
-func (u *upkeep) tell(what string) {
+// report says that a work was answered.
+func (u *upkeep) report(what string) {
 	select {
 	case u.answered <- what:
 	default:
@@ -237,7 +237,7 @@ func (u *upkeep) secret(ctx context.Context, s *harness.Server, n int) {
 func (u *upkeep) purge(ctx context.Context) {
 	out, err := u.verb(ctx, "purge", u.ws, "key", "--data-dir", u.d.path("data"))
 	if err == nil {
-		defer u.tell("purge") // after the lock: what is gone is known before the power goes
+		defer u.report("purge") // after the lock: what is gone is known before the power goes
 	} else {
 		u.failed("purge", out, err)
 	}
@@ -257,7 +257,7 @@ func (u *upkeep) collect(ctx context.Context, _ *harness.Server, n int) {
 		args = append(args, "--now")
 	}
 	if out, err := u.verb(ctx, args...); err == nil {
-		defer u.tell("gc")
+		defer u.report("gc")
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		u.collected++
@@ -268,7 +268,7 @@ func (u *upkeep) collect(ctx context.Context, _ *harness.Server, n int) {
 
 func (u *upkeep) save(ctx context.Context, _ *harness.Server, _ int) {
 	if out, err := u.verb(ctx, "backup", u.backup, "--data-dir", u.d.path("data")); err == nil {
-		defer u.tell("backup")
+		defer u.report("backup")
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		u.saved = true

@@ -81,7 +81,7 @@ func TestLoopWithClients(t *testing.T) {
 	})
 }
 
-func TestLoopTellsWhoFailed(t *testing.T) {
+func TestLoopReportsWhoFailed(t *testing.T) {
 	broken := errors.New("broken")
 	e := &Env{Scale: Scale{Rounds: 1}}
 	if _, err := e.Loop(t.Context(), []Lane{{Subject: &fake{fails: broken}, Files: 1, Clients: 4}}); !errors.Is(err, broken) {

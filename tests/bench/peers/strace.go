@@ -33,14 +33,14 @@ func Trace(ctx context.Context, env *measure.Env, p *Process) (stop func() (map[
 	table := filepath.Join(dir, "calls")
 	cmd := exec.CommandContext(ctx, "strace", "-f", "-c", "-U", "calls,name", "-e", "trace="+Synced, "-o", table, "-p", strconv.Itoa(p.PID()))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	told, err := cmd.StderrPipe()
+	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	lines := bufio.NewReader(told)
+	lines := bufio.NewReader(stderr)
 	first, _ := lines.ReadString('\n') // what it says is what counts
 	if !strings.Contains(first, "attached") {
 		return nil, errors.Join(fmt.Errorf("strace %w: %s", ErrMissing, strings.TrimSpace(first)), cmd.Wait())

@@ -49,8 +49,8 @@ func faster(list []measure.Measured, a, b string) float64 {
 	return stats.Ratio(rates(list, a), rates(list, b))
 }
 
-// tellMissing notes the peers that this machine does not have, each once.
-func tellMissing(r *report.Result, missing []string) {
+// reportMissing notes the peers that this machine does not have, each once.
+func reportMissing(r *report.Result, missing []string) {
 	for _, m := range slices.Compact(slices.Sorted(slices.Values(missing))) {
 		r.Note("Left out: %s.", m)
 	}

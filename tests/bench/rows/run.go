@@ -73,7 +73,7 @@ func runHello(ctx context.Context, env *measure.Env, r *report.Result) error {
 		return err
 	}
 	latencyLines(r, list, peers.NameExecute)
-	tellMissing(r, missing)
+	reportMissing(r, missing)
 	m, _ := peers.Find(list, peers.NameExecute)
 	r.Checks = append(r.Checks, report.AtMost("hello ≤ 20 ms, p50", m.P50.Seconds()*1000, mayHello, "%.1f ms"))
 	for _, name := range others {

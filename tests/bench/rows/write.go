@@ -98,7 +98,7 @@ func (c cell) run(ctx context.Context, env *measure.Env, r *report.Result) error
 		all = append(all, list...)
 	}
 	r.Data = all
-	tellMissing(r, g.Missing)
+	reportMissing(r, g.Missing)
 	return nil
 }
 
