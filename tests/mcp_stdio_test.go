@@ -102,21 +102,9 @@ func TestMCPStdioBeside(t *testing.T) {
 		}
 		// A change of mounts is told through it.
 		id := list.Toolsets[0]["id"].(string)
-		notified := false
-		for range 50 {
+		c.changeTools(t, func() {
 			s.Do("PUT", "/toolsets/"+id+"/mounts", mountsBody(physical("/p", "READ_WRITE", dir))).Expect(200)
-			select {
-			case <-c.tools:
-				notified = true
-			case <-time.After(100 * time.Millisecond):
-			}
-			if notified {
-				break
-			}
-		}
-		if !notified {
-			t.Error("list_changed was not told")
-		}
+		})
 		// The server is started anew: the client goes on.
 		if err := c.Close(); err != nil {
 			t.Errorf("close: %v", err)

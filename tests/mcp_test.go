@@ -102,6 +102,20 @@ func await[T any](t *testing.T, what string, ch <-chan T) T {
 	}
 }
 
+// changeTools makes a change of the tools until the client is notified of one.
+func (c *mcpClient) changeTools(t *testing.T, change func()) {
+	t.Helper()
+	for range 50 {
+		change()
+		select {
+		case <-c.tools:
+			return
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	t.Fatal("no list_changed arrived")
+}
+
 func toolNames(t *testing.T, c *mcpClient) string {
 	t.Helper()
 	res, err := c.ListTools(t.Context(), nil)
@@ -240,22 +254,10 @@ func TestMCPChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The stream is opened beside us: until it stands, changes are only seen in the next list.
-		notified := false
-		for range 50 {
+		c.changeTools(t, func() {
 			a.setMounts(physical("/p", "READ_ONLY", dir), virtual("/n", "READ_WRITE", "x")).Expect(200)
 			a.setMounts(physical("/p", "READ_WRITE", dir)).Expect(200)
-			select {
-			case <-c.tools:
-				notified = true
-			case <-time.After(100 * time.Millisecond):
-			}
-			if notified {
-				break
-			}
-		}
-		if !notified {
-			t.Fatal("list_changed was not told")
-		}
+		})
 		a.setMounts(physical("/q", "READ_WRITE", dir)).Expect(200)
 		if got := await(t, "the map's change", c.updated); got != "umbra://filesystem-map" {
 			t.Errorf("%s", got)

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -211,21 +210,7 @@ func TestSessionIdempotency(t *testing.T) {
 }
 
 func TestSessionTokens(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	need.NoError(t, err)
-	for _, name := range []string{"a", "b"} {
-		need.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o755))
-	}
-	token := func(name, scope, roots string) string {
-		return fmt.Sprintf("{name: %s, scope: %s, sha256: '%x', roots: [%s]}", name, scope, sha256.Sum256([]byte(name)), roots)
-	}
-	config := "auth: {tokens: [" + strings.Join([]string{token("alice", "write", "'"+dir+"/a'"), token("bob", "write", "'"+dir+"/b'"),
-		token("reader", "read", "'"+dir+"/a'"), token("all", "write", "")}, ", ") + "]}\n"
-	p := &project{Server: harness.Start(t, harness.Options{Config: config}), dir: dir + "/a"}
-	as := func(who, method, path string, body any, header ...string) *answer {
-		t.Helper()
-		return p.call(t, method, path, body, append(header, "Authorization", "Bearer "+who)...)
-	}
+	p, dir, as := rooted(t)
 	open := func(who, folder string) *answer {
 		t.Helper()
 		return as(who, "POST", "/api/sessions", map[string]any{"workspaceRoot": dir + "/" + folder})

@@ -12,8 +12,10 @@ import (
 	"umbra/tests/harness"
 )
 
-// Tokens: scopes, roots, and the actor that nobody can choose.
-func TestTaskTokens(t *testing.T) {
+// rooted is a server with tokens for two directories, a and b: alice writes in a, bob in
+// b, reader reads in a, and all has no roots. as sends a request with one of them.
+func rooted(t *testing.T) (p *project, dir string, as func(who, method, path string, body any, header ...string) *answer) {
+	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	need.NoError(t, err)
 	for _, name := range []string{"a", "b"} {
@@ -24,11 +26,17 @@ func TestTaskTokens(t *testing.T) {
 	}
 	config := "auth: {tokens: [" + strings.Join([]string{token("alice", "write", "'"+dir+"/a'"), token("bob", "write", "'"+dir+"/b'"),
 		token("reader", "read", "'"+dir+"/a'"), token("all", "write", "")}, ", ") + "]}\n"
-	p := &project{Server: harness.Start(t, harness.Options{Config: config}), dir: dir + "/a"}
-	as := func(who, method, path string, body any, header ...string) *answer {
+	p = &project{Server: harness.Start(t, harness.Options{Config: config}), dir: dir + "/a"}
+	as = func(who, method, path string, body any, header ...string) *answer {
 		t.Helper()
 		return p.call(t, method, path, body, append(header, "Authorization", "Bearer "+who)...)
 	}
+	return p, dir, as
+}
+
+// Tokens: scopes, roots, and the actor that nobody can choose.
+func TestTaskTokens(t *testing.T) {
+	_, dir, as := rooted(t)
 	make := func(who, folder, id string) *answer {
 		t.Helper()
 		return as(who, "POST", "/tasks", map[string]any{"goal": "g", "workspace": dir + "/" + folder, "task_id": id})
