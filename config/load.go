@@ -219,12 +219,7 @@ func unknown(key string, leaves map[string]reflect.Value) error {
 
 // unknownKey finds a key that is no leaf and leads to none.
 func unknownKey(settings map[string]any, prefix string, leaves map[string]reflect.Value) (string, bool) {
-	names := make([]string, 0, len(settings))
-	for name := range settings {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		key := prefix + name
 		if _, ok := leaves[key]; ok {
 			continue

@@ -3,6 +3,7 @@ package gitstore
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -54,11 +55,7 @@ func failsAt(c vfs.Call, dir string, err error) error {
 // after a kill and after a power failure at any time, and no value of ours is taken
 // for another process's.
 func TestPublicationModel(t *testing.T) {
-	var modes []string
-	for name := range diskFaults {
-		modes = append(modes, name)
-	}
-	slices.Sort(modes) // for the seeds
+	modes := slices.Sorted(maps.Keys(diskFaults)) // for the seeds
 	runs := 40
 	if testing.Short() {
 		runs = 4

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -83,11 +84,7 @@ func TestBlameModel(t *testing.T) {
 		for step := range 30 {
 			k := tasks[rnd.IntN(2)]
 			before := m.files(t)
-			var paths []string
-			for path := range before {
-				paths = append(paths, path)
-			}
-			slices.Sort(paths)
+			paths := slices.Sorted(maps.Keys(before))
 			free := ""
 			for _, i := range rnd.Perm(5) {
 				if path := fmt.Sprintf("%s/f%d", m.dir, i); before[path] == nil {

@@ -3,6 +3,7 @@ package tests
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -243,11 +244,7 @@ func TestExportNotes(t *testing.T) {
 			t.Errorf("%s\n%s", note, trace)
 		}
 	}
-	var said []string
-	for _, s := range sessions {
-		said = append(said, s)
-	}
-	slices.Sort(said)
+	said := slices.Sorted(maps.Values(sessions))
 	if want := []string{"codex conversation-1 m/1", "other " + other.ID + " unknown"}; !slices.Equal(said, want) {
 		t.Errorf("the sessions are %q, not %q", said, want)
 	}

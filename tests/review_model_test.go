@@ -2,6 +2,7 @@ package tests
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -39,12 +40,7 @@ func (m *reviewed) line(writer string) string {
 }
 
 func (m *reviewed) names() []string {
-	var out []string
-	for name := range m.files {
-		out = append(out, name)
-	}
-	slices.Sort(out)
-	return out
+	return slices.Sorted(maps.Keys(m.files))
 }
 
 // step has one writer change one file.

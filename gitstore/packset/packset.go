@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -225,12 +226,7 @@ func (ps *Set) Has(base string) bool {
 func (ps *Set) Broken() []string {
 	ps.mu.RLock()
 	defer ps.mu.RUnlock()
-	var out []string
-	for base := range ps.damaged {
-		out = append(out, base)
-	}
-	slices.Sort(out)
-	return out
+	return slices.Sorted(maps.Keys(ps.damaged))
 }
 
 // Holding gives the pack that holds an object, to be released by the caller.

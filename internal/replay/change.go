@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -118,12 +119,7 @@ func (s *source) changes(before object.ID, c *commit) ([]change, error) {
 		delete(left, ch.oldPath)
 	}
 	if len(left) > 0 && !m.Condensed && m.Source != message.Baseline {
-		paths := make([]string, 0, len(left))
-		for p := range left {
-			paths = append(paths, p)
-		}
-		slices.Sort(paths)
-		return nil, fmt.Errorf("%s changed, which the message does not list", message.QuotePath(paths[0]))
+		return nil, fmt.Errorf("%s changed, which the message does not list", message.QuotePath(slices.Sorted(maps.Keys(left))[0]))
 	}
 	for p := range left {
 		d := diff[p]

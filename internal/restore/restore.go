@@ -174,12 +174,7 @@ func attempt(ctx context.Context, w *workspace.Workspace, req *Request, hold boo
 			}
 		}
 	}
-	all := make([]wspath.Path, 0, len(names))
-	for p := range names {
-		all = append(all, p)
-	}
-	slices.Sort(all)
-	if err := w.RecordPaths(ctx, all); err != nil {
+	if err := w.RecordPaths(ctx, slices.Sorted(maps.Keys(names))); err != nil {
 		return nil, err
 	}
 	p := &plan{then: then, now: w.Store().Snapshot()}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -106,11 +107,7 @@ func (op *operation) describe(shared openapi3.Parameters, o *openapi3.Operation)
 // bodyOf chooses JSON where the API takes it.
 func bodyOf(b *openapi3.RequestBody) *body {
 	out := &body{required: b.Required, media: "application/json"}
-	var names []string
-	for name := range b.Content {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(b.Content))
 	if len(names) > 0 {
 		out.media = names[0]
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -208,12 +209,7 @@ func newBench(t testing.TB, files map[string]string, deny ...string) *bench {
 	for _, dir := range []string{"ws", "data"} {
 		must(t, mem.Mkdir(dir, 0o755))
 	}
-	names := make([]string, 0, len(files))
-	for name := range files {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
 		writeDisk(t, mem, "ws/"+name, files[name])
 	}
 	must(t, mem.SyncDir("."))

@@ -112,16 +112,16 @@ func (w *Workspace) historyNow() historyState {
 
 // purge is one round.
 type purge struct {
-	w     *Workspace
-	req   PurgeRequest
-	ctx   context.Context
-	line  *lineage.Lineage // nil for one content
-	blobs map[object.ID]bool
-	files []wspath.Path
-	shown []wspath.Path // of a fork's layer, next to files
-	kept  []wspath.Path
-	purged  gitstore.Purged
-	no    bool
+	w      *Workspace
+	req    PurgeRequest
+	ctx    context.Context
+	line   *lineage.Lineage // nil for one content
+	blobs  map[object.ID]bool
+	files  []wspath.Path
+	shown  []wspath.Path // of a fork's layer, next to files
+	kept   []wspath.Path
+	purged gitstore.Purged
+	no     bool
 }
 
 func (p *purge) result() *PurgeResult {

@@ -7,10 +7,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -65,12 +66,7 @@ func Import(t testing.TB, dir string, trees ...Tree) {
 			in.WriteString("from :1\n")
 		}
 		in.WriteString("deleteall\n")
-		paths := make([]string, 0, len(tree))
-		for path := range tree {
-			paths = append(paths, path)
-		}
-		sort.Strings(paths)
-		for _, path := range paths {
+		for _, path := range slices.Sorted(maps.Keys(tree)) {
 			f := tree[path]
 			name := diff.Quote(path)
 			fmt.Fprintf(&in, "M %v inline %s\ndata %d\n", f.Mode, name, len(f.Data))

@@ -3,6 +3,7 @@ package tool
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -155,12 +156,7 @@ func parse(params []Param, fields map[string]json.RawMessage, in, of string) (Ar
 		args[name] = v
 	}
 	if len(fields) > 0 {
-		names := make([]string, 0, len(fields))
-		for name := range fields {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		return nil, invalid("%s is not an argument%s", in+mount.Show(names[0]), of)
+		return nil, invalid("%s is not an argument%s", in+mount.Show(slices.Sorted(maps.Keys(fields))[0]), of)
 	}
 	return args, nil
 }

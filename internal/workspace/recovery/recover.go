@@ -196,11 +196,7 @@ func (r *recovery) run(ctx context.Context, aside []rootfs.Aside) error {
 	if err := r.temps(ctx, wspath.Root); err != nil {
 		return err
 	}
-	paths := make([]wspath.Path, 0, len(r.paths))
-	for p := range r.paths {
-		paths = append(paths, p)
-	}
-	slices.Sort(paths)
+	paths := slices.Sorted(maps.Keys(r.paths))
 	// What has to go goes first: a file may have come where a folder was.
 	for _, gone := range []bool{true, false} {
 		for _, p := range paths {
