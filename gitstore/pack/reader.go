@@ -231,11 +231,13 @@ func (p *Pack) GetAt(offset uint64) (object.Kind, []byte, error) {
 }
 
 // Known is an object that was read from a pack: where its entry begins, and its bytes,
-// which must not change.
+// which must not change. Into is memory that the next object may be made in, none of
+// Data's.
 type Known struct {
 	Offset uint64
 	Kind   object.Kind
 	Data   []byte
+	Into   []byte
 }
 
 // GetLocated gives the object that Locate found at offset. One of more than max
@@ -349,8 +351,12 @@ func (p *Pack) getAt(offset uint64, max int64, known Known) (kind object.Kind, d
 		// What is not kept shares two buffers.
 		keep := keepBase(i, len(chain))
 		var into []byte
-		if i > 0 && !keep {
+		switch {
+		case keep:
+		case i > 0:
 			into = spare.take(size)
+		default:
+			into = known.Into
 		}
 		if data, err = applyDelta(into, data, delta); err != nil {
 			return 0, nil, 0, err

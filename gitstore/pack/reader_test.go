@@ -222,6 +222,8 @@ func TestGetAfter(t *testing.T) {
 	}{
 		{pack.Known{}, "one\ntwo\n3\n"},
 		{pack.Known{Offset: at(base.id), Kind: object.Blob, Data: []byte("1\n2\n3\n4\n")}, "1\n2\n3\n4\n3\n"},
+		{pack.Known{Offset: at(base.id), Kind: object.Blob, Data: base.data, Into: make([]byte, 0, 3)}, "one\ntwo\n3\n"},
+		{pack.Known{Offset: at(base.id), Kind: object.Blob, Data: base.data, Into: make([]byte, 0, 10)}, "one\ntwo\n3\n"},
 		{pack.Known{Offset: at(next.id), Kind: object.Blob, Data: []byte("itself")}, "itself"},
 	} {
 		kind, data, size, err := p.GetAfter(next.id, at(next.id), 100, known.Known)

@@ -56,12 +56,9 @@ func (r *Repo) readObject(id object.ID, max int64, b *Blobs) (object.Kind, []byt
 			return 0, nil, err
 		} else if f != nil {
 			defer f.Release()
-			if f != b.file {
-				b.known = pack.Known{}
-			}
-			kind, data, size, err := f.Pack.GetAfter(id, off, max, b.known)
+			kind, data, size, err := f.Pack.GetAfter(id, off, max, b.after(f))
 			if err == nil {
-				b.file, b.known = f, pack.Known{Offset: off, Kind: kind, Data: data}
+				b.note(off, kind, data)
 			}
 			if size > max && errors.Is(err, pack.ErrTooLarge) {
 				err = tooLarge(size)
@@ -218,12 +215,33 @@ type Blobs struct {
 	h     History
 	file  *packset.File // the pack of known
 	known pack.Known    // the last object
+	bufs  [2][]byte     // what the next object may be made in; where the last one is, if it was
 }
 
 // Blobs returns a reader of the history's blobs.
 func (h History) Blobs() *Blobs { return &Blobs{h: h} }
 
-// Read is like ReadBlob.
+// after returns what the next object of a pack may be made from and in.
+func (b *Blobs) after(f *packset.File) pack.Known {
+	if f != b.file {
+		b.file, b.known = f, pack.Known{}
+	}
+	if n := len(b.known.Data); cap(b.bufs[0]) < n {
+		b.bufs[0] = make([]byte, 0, n+n/8)
+	}
+	b.known.Into = b.bufs[0]
+	return b.known
+}
+
+// note keeps an object that was read of the pack.
+func (b *Blobs) note(off uint64, kind object.Kind, data []byte) {
+	if len(data) > 0 && cap(b.bufs[0]) > 0 && &data[0] == &b.bufs[0][:1][0] {
+		b.bufs[0], b.bufs[1] = b.bufs[1], b.bufs[0]
+	}
+	b.known = pack.Known{Offset: off, Kind: kind, Data: data}
+}
+
+// Read is like ReadBlob. The bytes are valid until the call after the next.
 func (b *Blobs) Read(ctx context.Context, id object.ID, max int64) ([]byte, error) {
 	kind, data, err := b.h.r.readObject(id, max, b)
 	if err == nil && kind != object.Blob {

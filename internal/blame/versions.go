@@ -252,7 +252,8 @@ const maxCheckpoints = 4 << 20
 // maxContent bounds the content of which lines are known, in bytes.
 const maxContent = 64 << 20
 
-// content reads a version; nil where there is none that has lines.
+// content reads a version; nil where there is none that has lines. The bytes are valid
+// until the call after the next.
 func content(ctx context.Context, blobs *gitstore.Blobs, v *version) ([]byte, error) {
 	if !v.exists() {
 		return nil, nil
