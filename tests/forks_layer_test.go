@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -182,6 +183,50 @@ func TestForkLayerRunning(t *testing.T) {
 		t.Error("the parent's files changed")
 	}
 	p.absent(t, "rm")
+}
+
+// A command in a fork makes a directory, and so does the parent while it runs: the command
+// keeps its own files, and never sees the parent's for long.
+func TestForkLayerSameDirectory(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n", "d/c": "one\n"})
+	task := p.task(t)
+	ws := "/workspaces/" + task.str("workspace_id")
+	fork := layerFork(t, p, ws, nil)
+	sign := t.TempDir()
+	script := `mkdir -p both/sub d/both; echo fork > both/mine; echo fork > both/sub/mine; echo fork > d/both/mine; : > ` + sign + `/started
+		while ! test -e ` + sign + `/go; do sleep 0.05; done
+		i=0; while i=$((i+1)); test $i -lt 200; do
+			now="$(find both d -type f | sort; test ! -e new || echo new)"; test "$now" != "$1" || exit 0; sleep 0.05
+		done; echo "$now"; exit 1`
+	want := "both/mine\nboth/sub/mine\nd/both/mine\nd/c"
+	ended := make(chan string, 1)
+	go func() {
+		status, out, said := p.verb(t, "in", fork, "--", "sh", "-c", script, "sh", want)
+		if status == 0 {
+			out, said = "", ""
+		}
+		ended <- out + said
+	}()
+	eventually(t, func() bool { _, err := os.Stat(filepath.Join(sign, "started")); return err == nil })
+	for _, name := range []string{"both/theirs", "both/sub/theirs", "both/more/theirs", "d/both/theirs", "new"} {
+		task.put(t, name, "parent\n")
+	}
+	need.NoError(t, os.WriteFile(filepath.Join(sign, "go"), nil, 0o644))
+	if out := <-ended; out != "" {
+		t.Errorf("the command sees\n%s", out)
+	}
+	var paths []string
+	for _, e := range p.log(t, fork) {
+		paths = append(paths, e.Path)
+	}
+	slices.Sort(paths)
+	if got := strings.Join(paths, " "); got != "both/mine both/sub/mine d/both/mine" {
+		t.Errorf("the fork's history has %s", got)
+	}
+	merged := p.merge(t, fork, nil)
+	if got := p.read(t, "both/mine") + p.read(t, "both/theirs") + p.read(t, "d/both/theirs"); got != "fork\nparent\nparent\n" {
+		t.Errorf("%+v: %q", merged, got)
+	}
 }
 
 // A fork whose task works, or in which a command runs or left changes, is not deleted,

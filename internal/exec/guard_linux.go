@@ -180,9 +180,55 @@ func (g *guard) putBack(ctx context.Context, root *os.Root, p string) error {
 			}
 			p = dir
 		}
-		return root.RemoveAll(p)
+		return g.remove(root, p)
 	}
 	return g.write(ctx, root, p, want)
+}
+
+// remove removes what the parent has at and below a path, and leaves the command's own
+// files and directories.
+func (g *guard) remove(root *os.Root, p string) error {
+	if g.own(p) {
+		return nil
+	}
+	info, err := root.Lstat(p)
+	if err != nil {
+		return gone(err)
+	}
+	if !info.IsDir() {
+		return gone(root.Remove(p))
+	}
+	has := g.has(p) // before what is removed below makes it one of the layer's
+	dir, err := root.Open(p)
+	if err != nil {
+		return gone(err)
+	}
+	names, err := dir.Readdirnames(-1)
+	if err = errors.Join(err, dir.Close()); err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := g.remove(root, path.Join(p, name)); err != nil {
+			return err
+		}
+	}
+	if has {
+		return nil
+	}
+	if err = root.Remove(p); errors.Is(err, unix.ENOTEMPTY) { // the command was faster
+		return nil
+	}
+	return gone(err)
+}
+
+// has reports whether a layer above the parent's directory has a path.
+func (g *guard) has(p string) bool {
+	for _, dir := range []string{g.s.path(g.l.ID, "upper"), g.l.Over} {
+		if _, err := os.Lstat(filepath.Join(dir, p)); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 func (g *guard) write(ctx context.Context, root *os.Root, p string, want Version) error {
@@ -202,8 +248,11 @@ func (g *guard) write(ctx context.Context, root *os.Root, p string, want Version
 		}
 	}
 	if info, err := root.Lstat(p); err == nil && info.IsDir() {
-		if err := root.RemoveAll(p); err != nil {
+		if err := g.remove(root, p); err != nil {
 			return err
+		}
+		if info, err := root.Lstat(p); err == nil && info.IsDir() {
+			return nil // the command has files of its own in it
 		}
 	}
 	r, _, err := g.fork.Store().OpenBlob(ctx, want.ID)
