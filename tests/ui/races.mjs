@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 
-import { api, dir, main, open, quiet, server, shot } from "./kit.mjs";
+import { api, dir, main, open, put, quiet, server, shot } from "./kit.mjs";
 
 /** onFirst sends a key as soon as an element is in the page, before it is painted. */
 function onFirst(page, selector, key, init = {}) {
@@ -161,6 +161,20 @@ await main(async (browser) => {
     );
     assert.equal(wide, 0, `${mode}: line numbers are wider than their column`);
     await shot(phone, `phone-long-${mode === "Inline" ? "inline" : "split"}`);
+  }
+
+  // Names as long as they may be stay within what they are on.
+  const wordy = "w".repeat(128);
+  await api("POST", "/tasks", { goal: "Goal ".repeat(60) + "x".repeat(200), workspace: dir, task_id: wordy });
+  await put(wordy, `${"d".repeat(60)}/${"long-name-".repeat(12)}.ts`, "x\n", { "X-Actor": `actor-${"z".repeat(110)}`, "X-Subtask-Id": "s".repeat(128) });
+  for (const [address, what] of [["/", ".task-row a"], [`/tasks/${wordy}`, ".entry a"], [ws, ".subtasks li, .entry a"]]) {
+    await phone.goto(`${server}/#${address}`);
+    await phone.locator(what).first().waitFor();
+    await phone.getByText(/z{110}|x{200}/).first().waitFor();
+    await frames(phone);
+    const over = await phone.evaluate((sel) => [...document.querySelectorAll(sel)].filter((e) => e.scrollWidth > e.clientWidth + 1 || e.getBoundingClientRect().height > 320).map((e) => e.outerHTML.slice(0, 120)), what);
+    assert.deepEqual(over, [], `${address}: wider or higher than its place`);
+    await shot(phone, `phone-long-names-${address === "/" ? "home" : address === ws ? "workspace" : "task"}`);
   }
   quiet(phone);
   quiet(page);

@@ -371,7 +371,7 @@ export function Overview(p: { task: Task; files: FileChange[] | undefined; now: 
         ))}
         <li>
           <b>
-            <Counts additions={plus} deletions={minus} />
+            {p.files ? <Counts additions={plus} deletions={minus} /> : "…"}
           </b>
           lines
         </li>

@@ -150,7 +150,7 @@ export function Home() {
             estimate={() => 72}
             empty={
               filter || status || workspace ? (
-                "No task fits."
+                list.next ? `No task fits of the ${num(list.tasks.length)} that are loaded.` : "No task fits."
               ) : (
                 <div class="welcome">
                   <p>No task yet. Wire the agents on this machine, then work with them as before:</p>
