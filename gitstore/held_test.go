@@ -349,6 +349,29 @@ func TestSealNextToWriters(t *testing.T) {
 	}
 }
 
+// TestSealAhead: of a short log only the close makes a pack.
+func TestSealAhead(t *testing.T) {
+	for _, c := range []struct {
+		bytes int
+		left  int
+	}{{10, 1}, {sealedAhead, 0}} {
+		m := sinktest.NewMemory()
+		s, err := Open(t.Context(), Options{FS: vfs.NewMem(vfs.MemOptions{}), Sink: m.Claim(), MaxUnsealed: 3 << 20})
+		need.NoError(t, err)
+		content := make([]byte, c.bytes)
+		_, _ = rand.NewChaCha8([32]byte{}).Read(content) // never fails
+		need.NoError(t, second(put(t.Context(), s, "", "f", string(content))))
+		need.NoError(t, s.SealAhead(t.Context()))
+		if n := m.Unsealed(); n != c.left {
+			t.Errorf("of %d bytes %d groups are not sealed, want %d", c.bytes, n, c.left)
+		}
+		need.NoError(t, s.Close(t.Context()))
+		if n := m.Unsealed(); n != 0 {
+			t.Errorf("of %d bytes %d groups are not sealed by the close", c.bytes, n)
+		}
+	}
+}
+
 // TestSealIsDue checks by a clock of its own that a log is sealed by age and by size,
 // again and again while the store of objects fails, and that writers are refused once
 // too much waits.

@@ -459,7 +459,7 @@ func (m *Manager) Yield(ctx context.Context, id string, seal bool) error {
 	if seal {
 		for _, member := range m.openFamily(root) {
 			if store, release := m.store(member); store != nil {
-				if err := store.Seal(ctx); err != nil {
+				if err := store.SealAhead(ctx); err != nil {
 					m.opt.Log.Warn("the log was not sealed; its next owner does it", "workspace", member, "error", err)
 				}
 				release()
