@@ -96,54 +96,63 @@ func TestLateBytes(t *testing.T) {
 	}
 }
 
-// A process whose working directory is deleted creates a file there, before any call of the
-// deletion: its bytes are in history.
+// A process whose working directory is deleted creates a file or a link there, before any
+// call of the deletion: it is in history.
 func TestCreatedInADeletedDirectory(t *testing.T) {
+	for _, link := range []bool{false, true} {
+		createInDeleted(t, "", link)
+		createInDeleted(t, "/sub", link)
+	}
+}
+
+func createInDeleted(t *testing.T, sub string, link bool) {
 	const late = "created in a deleted directory"
-	for _, sub := range []string{"", "/sub"} {
-		created := false
-		for n := 0; n == 0 || created; n++ {
-			b := newBench(t, scenarioFiles())
-			var taken string
-			created = false
-			calls := 0
-			var where vfs.Call
-			b.hook.Reads = true
-			b.on(func(c vfs.Call) error {
-				if c.Op == vfs.OpRenameNoReplace && strings.Contains(c.Name, ".umbra-") {
-					taken = c.Name
-				} else if taken != "" && !created {
-					if calls++; calls > n {
-						f, err := b.mem.OpenFile(taken+sub+"/new", os.O_WRONLY|os.O_CREATE, 0o644)
-						if err != nil { // it is removed
-							taken = ""
-							return nil
-						}
-						created = true
-						where = c
-						_, err = f.WriteAt([]byte(late), 0)
-						must(t, err)
-						must(t, f.Close())
+	created := false
+	for n := 0; n == 0 || created; n++ {
+		b := newBench(t, scenarioFiles())
+		var taken string
+		created = false
+		calls := 0
+		var where vfs.Call
+		b.hook.Reads = true
+		b.on(func(c vfs.Call) error {
+			if c.Op == vfs.OpRenameNoReplace && strings.Contains(c.Name, ".umbra-") {
+				taken = c.Name
+			} else if taken != "" && !created {
+				if calls++; calls > n {
+					if link && b.mem.Symlink(late, taken+sub+"/new") == nil {
+						created, where = true, c
+						return nil
 					}
+					f, err := b.mem.OpenFile(taken+sub+"/new", os.O_WRONLY|os.O_CREATE, 0o644)
+					if err != nil { // it is removed
+						taken = ""
+						return nil
+					}
+					created = true
+					where = c
+					_, err = f.WriteAt([]byte(late), 0)
+					must(t, err)
+					must(t, f.Close())
 				}
-				return nil
-			})
-			b.ok(del("d"))
-			b.on(nil)
-			b.settle()
-			if created {
-				if _, err := b.w.Sync(t.Context(), reconcile.SyncOptions{}); err != nil {
-					t.Fatal(err)
-				}
-				if !b.w.store.HasBlob(object.Hash(object.Blob, []byte(late))) {
-					t.Errorf("d%s, created before %s %s: it is lost", sub, where.Op, where.Name)
-				}
-			} else if n == 0 {
-				t.Fatal("the directory was not taken")
 			}
-			b.same()
-			b.stop()
+			return nil
+		})
+		b.ok(del("d"))
+		b.on(nil)
+		b.settle()
+		if created {
+			if _, err := b.w.Sync(t.Context(), reconcile.SyncOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if !b.w.store.HasBlob(object.Hash(object.Blob, []byte(late))) {
+				t.Errorf("d%s, link %t, created before %s %s: it is lost", sub, link, where.Op, where.Name)
+			}
+		} else if n == 0 {
+			t.Fatal("the directory was not taken")
 		}
+		b.same()
+		b.stop()
 	}
 }
 

@@ -38,10 +38,7 @@ func (k *Keeper) dirRecorded(ctx context.Context, temp string, was wspath.Path, 
 		case e.Type.IsDir():
 			ok, err = k.dirRecorded(ctx, at, was, forced, when)
 		case e.Type&fs.ModeSymlink != 0:
-			var target string
-			if target, err = k.Disk.FS.Readlink(at); err == nil {
-				ok = k.Disk.Store.HasBlob(object.Hash(object.Blob, []byte(target)))
-			}
+			ok, err = k.linkRecorded(at)
 		case e.Type.IsRegular():
 			ok, err = k.fileRecorded(ctx, at, was, when)
 		default:
@@ -52,6 +49,11 @@ func (k *Keeper) dirRecorded(ctx context.Context, temp string, was wspath.Path, 
 		}
 	}
 	return true, nil
+}
+
+func (k *Keeper) linkRecorded(at string) (bool, error) {
+	target, err := k.Disk.FS.Readlink(at)
+	return err == nil && k.Disk.Store.HasBlob(object.Hash(object.Blob, []byte(target))), err
 }
 
 // fileRecorded reports whether a file's bytes are in history. was is its name

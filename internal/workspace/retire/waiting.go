@@ -132,7 +132,7 @@ func (k *Keeper) settleOne(ctx context.Context, l *lingering, last bool) (gone b
 	}
 	if l.forced != nil {
 		err := k.Locks.With(ctx, []wspath.Path{l.path}, func(*pathlock.Lock) error {
-			return k.clearTree(l.out.Temp, l.path, l.forced)
+			return k.removeTree(l.out, l.path, l.forced)
 		})
 		return err == nil || disk.IsAbsent(err)
 	}
@@ -273,10 +273,23 @@ func (k *Keeper) RetireTree(out *rootfs.Displaced, was wspath.Path, skipped []op
 	for _, s := range skipped {
 		forced[s.Path] = true
 	}
-	if err := k.clearTree(out.Temp, was, forced); err != nil {
+	if err := k.removeTree(out, was, forced); err != nil {
 		k.Log.Warn("deleted directory not removed; it is tried again", "name", out.Temp, "error", err)
 		k.lingerOn(lingering{path: was, out: out, forced: forced})
 	}
+}
+
+// errLink is returned for a symbolic link that no history has.
+var errLink = errors.New("a symbolic link was made in a deleted directory")
+
+// removeTree removes a directory that was at a path. One in which a link was made meanwhile
+// stays under a visible name, for a scan to record.
+func (k *Keeper) removeTree(out *rootfs.Displaced, was wspath.Path, forced map[string]bool) error {
+	err := k.clearTree(out.Temp, was, forced)
+	if errors.Is(err, errLink) {
+		return k.Rescue(out)
+	}
+	return err
 }
 
 // clearTree removes a directory that was at a path. A file is removed as soon as it was
@@ -299,6 +312,13 @@ func (k *Keeper) clearTree(dir string, was wspath.Path, forced map[string]bool) 
 			err = k.clearTree(at, path, forced)
 		case e.Type.IsRegular():
 			err = k.clearFile(at, path)
+		case e.Type&fs.ModeSymlink != 0:
+			var ok bool
+			if ok, err = k.linkRecorded(at); err == nil && !ok {
+				return errLink
+			} else if err == nil {
+				err = k.Disk.FS.Remove(at)
+			}
 		default:
 			err = k.Disk.FS.Remove(at)
 		}
