@@ -140,6 +140,13 @@ func TestForkLayerIgnored(t *testing.T) {
 	if got := p.in(t, deep, "cat a"); got != "two\n" {
 		t.Errorf("the fork's fork has %q", got)
 	}
+	// What a layer shows of ignored files is in no directory of its own.
+	dir := filepath.Join(t.TempDir(), "copy")
+	p.post(t, "/workspaces/"+deep+"/forks", map[string]any{"kind": "copy", "path": dir, "ignored": "copy"}).fails(t, 400, "invalid_ignored")
+	p.forks(t, "/workspaces/"+deep, map[string]any{"kind": "copy", "path": dir})
+	if list, err := filepath.Glob(dir + "/*"); err != nil || len(list) != 2 { // a and .gitignore
+		t.Errorf("the copy of a layer has %q, %v", list, err)
+	}
 }
 
 // A command that runs keeps seeing the fork's files while the parent's change, and its

@@ -218,7 +218,11 @@ func (f *Make) check(parent workspaces.Record, l Layers) error {
 	switch f.Ignored {
 	case "":
 		f.Ignored = CopyIgnored
-	case CopyIgnored, NoIgnored:
+	case CopyIgnored:
+		if parent.Root == "" && parent.Place() != "" {
+			return invalid("ignored", "A fork without a directory has no ignored files that can be copied; ignored must be none.")
+		}
+	case NoIgnored:
 	case ShareIgnored:
 		return invalid("ignored", "A copy cannot share ignored files; ignored must be copy or none.")
 	default:
