@@ -230,6 +230,7 @@ await main(async (browser) => {
     if (name === "merge") {
       await all.getByRole("button", { name: "By hunk" }).click();
       await all.locator(".part .line.add").first().waitFor({ state: "attached" });
+      await all.getByText("New file", { exact: true }).waitFor();
       await everywhere(all, "merge-hunks");
     }
     if (name === "forks") assert.ok((await all.locator(".fork-row").count()) < 60);

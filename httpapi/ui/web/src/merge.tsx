@@ -7,6 +7,7 @@ import { ApiError, getJSON, inURL, postJSON, sentence, text } from "./api";
 import { Agent, announce, ErrorBox, Field, Icon, Loading, OpBadge, PathName, Time, useKeys, useLoad, useNow } from "./bits";
 import { changesOf, family, forkName, Remove } from "./forks";
 import { count, short, visible } from "./format";
+import { place } from "./review";
 import { RevertDialog, type Scope } from "./revert";
 import { go, type Route, to } from "./route";
 import type { Diff, Hunk, MergeAnswer, MergeConflict, MergeWho, Task, Workspace } from "./types";
@@ -396,7 +397,7 @@ function Parts(p: { parts: Part[] | undefined; error: string; retry: () => void;
                     <span class="meta">{x.note}</span>
                   </span>
                 </label>
-                {x.hunk && <Lines diff={text(x.hunk.text, x.hunk.text_encoding)} label={`Lines of ${visible(text(x.name, x.encoding))}`} />}
+                {x.hunk && (!x.hunk.text.startsWith("@@") ? <p class="dim">{place(x.hunk)}</p> : <Lines diff={text(x.hunk.text, x.hunk.text_encoding)} label={`Lines of ${visible(text(x.name, x.encoding))}`} />)}
               </div>
             );
           }}

@@ -178,7 +178,7 @@ function layOut(hunks: Piece[], bodies: Map<string, Body>): Lines {
 const wholeWords: Record<string, string> = { create: "New file", delete: "Deleted file", modify: "Content replaced", rename: "Renamed", mode: "Mode" };
 
 /** place is what a hunk's head says of where it is, or of what it does to the file. */
-function place(h: Hunk): string {
+export function place(h: Hunk): string {
   const line = text(h.text, h.text_encoding).split("\n")[0] ?? "";
   if (line.startsWith("@@")) return line;
   const [verb = "", ...rest] = line.split(" ");
