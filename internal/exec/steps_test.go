@@ -4,14 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -116,21 +113,7 @@ func (w *world) run(line string) string {
 // tree describes the workspace's files.
 func (w *world) tree() string {
 	w.t.Helper()
-	var b strings.Builder
-	w.ok(filepath.WalkDir(w.root, func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		rel, _ := filepath.Rel(w.root, name)
-		text, _ := os.ReadFile(name)
-		fmt.Fprintf(&b, "%s %v %q\n", rel, info.Mode(), text)
-		return nil
-	}))
-	return b.String()
+	return need.Tree(w.t, w.root)
 }
 
 var errStopped = errors.New("stopped")

@@ -28,13 +28,13 @@ func Files(t T, dir string) map[string]string {
 	return out
 }
 
-// Tree describes all that is below a directory, a line each: path, mode, and bytes or
+// Tree describes a directory and all that is below it, a line each: path, mode, and bytes or
 // target. It leaves out the directories named skip at the top.
 func Tree(t T, dir string, skip ...string) string {
 	t.Helper()
 	var b strings.Builder
 	NoError(t, filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
-		if err != nil || name == dir {
+		if err != nil {
 			return err
 		}
 		for _, s := range skip {
