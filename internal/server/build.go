@@ -44,6 +44,11 @@ type deps struct {
 	closers    []func(context.Context) error // the last made is closed first
 }
 
+// Resume opens the workspaces that were watched when the server stopped, and records what
+// changed in them. A server that serves one verb does not: the verb opens what it needs, and
+// verify records nothing.
+func (d *deps) Resume() { d.workspaces.Resume() }
+
 // Close closes everything, whatever fails; ctx bounds how long a clean state is
 // worked for.
 func (d *deps) Close(ctx context.Context) error {

@@ -112,6 +112,7 @@ func Serve(ctx context.Context, cfg config.Config, o Options, stdout, stderr io.
 	if err != nil {
 		return err
 	}
+	deps.Resume()
 	hello := Welcome{Address: address, tokens: deps.tokens.On()}
 	if o.Folder != "" {
 		if hello.id, hello.folder, err = openAtOnce(audit.Into(ctx, log, ""), deps.workspaces, o.Folder, stderr); err != nil {

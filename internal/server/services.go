@@ -142,7 +142,6 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 	}
 	d.closers = append(d.closers, func(context.Context) error { tasks.Close(); return nil })
 	called.Attach(tasks)
-	manager.Resume()
 	layers, err := exec.New(exec.Options{Dir: dir.Join("layers"), Workspaces: manager, Calls: called, Log: log})
 	if err != nil {
 		return nil, err
