@@ -21,8 +21,9 @@ func TestRevertStrictBodies(t *testing.T) {
 	k.step(t, "put a mine", "X-Subtask-Id", "s1")
 	commit := fmt.Sprint(k.changes(t, "")[0]["commit"])
 	before := lay(t, p.dir)
+	ws := "/workspaces/" + k.str("workspace_id")
 	routes := []string{k.url("/revert"), k.url("/files/a/revert"), k.url("/subtasks/s1/revert"), k.url("/changes/1/revert"),
-		"/workspaces/" + k.str("workspace_id") + "/commits/" + commit + "/revert", "/workspaces/" + k.str("workspace_id") + "/revert"}
+		ws + "/commits/" + commit + "/revert", ws + "/revert"}
 	for _, route := range routes {
 		for field, near := range map[string]any{"dryRun": "dry_run", "dry-run": "dry_run", "dry_rum": "dry_run", "includeExternal": "include_external",
 			"onConflict": "on_conflict", "subtask": nil, "subtask_id": nil, "nonsense": nil} {
@@ -33,6 +34,22 @@ func TestRevertStrictBodies(t *testing.T) {
 		}
 		if route != routes[0] {
 			p.post(t, route, map[string]any{"path": "a"}).fails(t, 400, "unknown_field")
+		}
+	}
+	// What a client's missing value would widen, or make more than a plan.
+	for _, x := range []struct {
+		route, field string
+		body         map[string]any
+	}{
+		{routes[0], "path", map[string]any{"path": nil}},
+		{routes[0], "dry_run", map[string]any{"dry_run": nil}},
+		{ws + "/revert", "paths", map[string]any{"actor": "x", "paths": nil}},
+		{ws + "/revert", "since", map[string]any{"actor": "x", "since": nil}},
+		{ws + "/restore", "paths", map[string]any{"to": commit, "paths": nil, "dry_run": true}},
+		{ws + "/merge", "tasks", map[string]any{"tasks": nil}},
+	} {
+		if o := p.post(t, x.route, x.body).fails(t, 400, "invalid_field"); o["field"] != x.field {
+			t.Errorf("%s %v: %v", x.route, x.body, o)
 		}
 	}
 	same(t, lay(t, p.dir), before)

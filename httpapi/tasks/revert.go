@@ -17,7 +17,7 @@ import (
 func (d *Dialect) revertTask(c *gin.Context) error {
 	var body struct {
 		wire.Revert
-		Path         *string `json:"path"`
+		Path         *string `json:"path" null:"refused"`
 		PathEncoding string  `json:"path_encoding"`
 	}
 	if err := wire.DecodeRevert(c, &body, &body.Revert); err != nil {

@@ -19,7 +19,7 @@ type Revert struct {
 	OnConflict      *string `json:"on_conflict"`
 	IncludeExternal bool    `json:"include_external"`
 	IncludeShared   bool    `json:"include_shared"`
-	DryRun          bool    `json:"dry_run"`
+	DryRun          bool    `json:"dry_run" null:"refused"`
 	Diff            bool    `json:"diff"`
 	Plan            *string `json:"plan"`
 }

@@ -20,15 +20,15 @@ import (
 
 type mergeBody struct {
 	Into         *string  `json:"into"`
-	Tasks        []string `json:"tasks"`
-	Subtasks     []string `json:"subtasks"`
-	Paths        []string `json:"paths"`
-	Hunks        []string `json:"hunks"`
+	Tasks        []string `json:"tasks" null:"refused"`
+	Subtasks     []string `json:"subtasks" null:"refused"`
+	Paths        []string `json:"paths" null:"refused"`
+	Hunks        []string `json:"hunks" null:"refused"`
 	PathEncoding string   `json:"path_encoding"`
 	As           *string  `json:"as"`
 	TaskID       *string  `json:"task_id"`
 	Again        bool     `json:"again"`
-	DryRun       bool     `json:"dry_run"`
+	DryRun       bool     `json:"dry_run" null:"refused"`
 	Plan         *string  `json:"plan"`
 	OnConflict   *string  `json:"on_conflict"`
 }

@@ -24,10 +24,10 @@ type restoredFile struct {
 func (d *Dialect) restorePaths(c *gin.Context) error {
 	var body struct {
 		To           *string  `json:"to"`
-		Paths        []string `json:"paths"`
+		Paths        []string `json:"paths" null:"refused"`
 		PathEncoding string   `json:"path_encoding"`
 		TaskID       *string  `json:"task_id"`
-		DryRun       bool     `json:"dry_run"`
+		DryRun       bool     `json:"dry_run" null:"refused"`
 		Plan         *string  `json:"plan"`
 	}
 	if _, err := d.id(c); err != nil { // before what the caller may do

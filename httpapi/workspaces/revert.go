@@ -52,12 +52,12 @@ func (d *Dialect) revertWhere(c *gin.Context) error {
 	var body struct {
 		wire.Revert
 		TaskID       *string  `json:"task_id"`
-		Actor        *string  `json:"actor"`
-		Agent        *string  `json:"agent"`
-		Source       *string  `json:"source"`
-		Since        *string  `json:"since"`
-		Until        *string  `json:"until"`
-		Paths        []string `json:"paths"`
+		Actor        *string  `json:"actor" null:"refused"`
+		Agent        *string  `json:"agent" null:"refused"`
+		Source       *string  `json:"source" null:"refused"`
+		Since        *string  `json:"since" null:"refused"`
+		Until        *string  `json:"until" null:"refused"`
+		Paths        []string `json:"paths" null:"refused"`
 		PathEncoding string   `json:"path_encoding"`
 	}
 	if _, err := d.id(c); err != nil { // before what the caller may do

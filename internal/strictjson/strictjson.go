@@ -6,7 +6,9 @@
 // refuses them.
 //
 // A struct's fields are named by `json:"name"` tags. null leaves the target as
-// it is (a pointer, slice, map or interface becomes nil).
+// it is (a pointer, slice, map or interface becomes nil), but is of the wrong type for a
+// field with the tag `null:"refused"`: one that narrows what a request is about, where a
+// client's missing value would widen it.
 package strictjson
 
 import (
@@ -273,6 +275,9 @@ func (d *decoder) object(target reflect.Value, at path) error {
 			var field reflect.Value
 			if i, ok := fields[name]; ok {
 				field = target.FieldByIndex(i)
+				if d.peek() == 'n' && target.Type().FieldByIndex(i).Tag.Get("null") == "refused" {
+					d.mistyped(&here, wanted(field))
+				}
 			} else {
 				d.unknownName(&here, fields)
 			}
@@ -375,6 +380,8 @@ func (d *decoder) array(target reflect.Value, at path) error {
 // wanted describes what a target takes.
 func wanted(v reflect.Value) string {
 	switch {
+	case v.Kind() == reflect.Pointer:
+		return wanted(reflect.Zero(v.Type().Elem()))
 	case v.Type() == jsonNumber, v.CanFloat():
 		return "a number"
 	case v.CanInt(), v.CanUint():

@@ -98,6 +98,22 @@ func TestNullLeavesTheTarget(t *testing.T) {
 	}
 }
 
+func TestNullIsRefused(t *testing.T) {
+	var o struct {
+		Path  *string  `json:"path" null:"refused"`
+		Paths []string `json:"paths" null:"refused"`
+	}
+	for text, want := range map[string]TypeError{
+		`{"path":null}`:  {Field: "path", Want: "a string"},
+		`{"paths":null}`: {Field: "paths", Want: "an array"},
+	} {
+		wrong := &TypeError{}
+		if err := Strict([]byte(text), &o); !errors.As(err, &wrong) || *wrong != want {
+			t.Errorf("%s: %v, want %v", text, err, want)
+		}
+	}
+}
+
 // FuzzUnmarshal holds that whatever we take, encoding/json takes too and reads
 // as the same value.
 func FuzzUnmarshal(f *testing.F) {
