@@ -7,7 +7,9 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +35,21 @@ func (k *taskOf) run(t *testing.T, body map[string]any, header ...string) (a com
 	t.Helper()
 	k.p.post(t, k.url("/exec"), body, header...).want(t, 200).into(t, &a)
 	return a
+}
+
+// A command has no descriptor that the server was started with.
+func TestExecInheritsNoDescriptor(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	need.NoError(t, os.WriteFile(secret, []byte("s"), 0o600))
+	f, err := os.Open(secret)
+	need.NoError(t, err)
+	defer f.Close()
+	open := func(cmd *exec.Cmd) { cmd.ExtraFiles = slices.Repeat([]*os.File{f}, 20) }
+	p := &project{Server: harness.Start(t, harness.Options{Config: "exec:\n  enabled: true\n", Wrap: open}), dir: t.TempDir()}
+	k := p.task(t)
+	if a := k.run(t, map[string]any{"command": "for fd in /proc/self/fd/*; do readlink $fd; done; echo end"}); strings.Contains(a.Stdout, secret) || !strings.HasSuffix(a.Stdout, "end\n") {
+		t.Errorf("%s%s", a.Stdout, a.Stderr)
+	}
 }
 
 // TestExecOverHTTP runs commands on a directory and on a virtual workspace.

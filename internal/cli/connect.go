@@ -153,6 +153,7 @@ func inProcess(cfg config.Config, dir *state.Dir, actor string, log io.Writer, s
 		return nil, nil, errors.Join(err, dir.Release())
 	}
 	if share {
+		server.CloseInheritedOnExec()
 		deps.Resume()
 		// Where that cannot be, others have to wait until this process ends.
 		if l, address, err := httpapi.Listen("unix:" + dir.Join(sharedSocket)); err == nil {

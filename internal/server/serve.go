@@ -66,6 +66,7 @@ func Serve(ctx context.Context, cfg config.Config, o Options, stdout, stderr io.
 	// Before the ready line goes out: a signal sent on seeing it must find us.
 	ctx, stopSignals := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stopSignals()
+	CloseInheritedOnExec()
 	sink, log := newLogger(cfg.Log, stderr)
 	defer sink.Close(logPatience)
 
