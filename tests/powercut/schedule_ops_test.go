@@ -18,6 +18,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // written is a text that must not get lost.
@@ -273,8 +275,12 @@ func (x *schedule) user() {
 		x.userRename(x.name(), x.name())
 	case n < 70:
 		x.userRename(pick(x.r, dirNames), pick(x.r, dirNames))
-	case n < 80:
+	case n < 77:
 		x.hold()
+	case n < 80:
+		x.holdDir()
+	case n < 84:
+		x.dirCreate()
 	case n < 95:
 		x.heldAppend()
 	default:
@@ -521,9 +527,39 @@ func (x *schedule) release() {
 	x.held = slices.Delete(x.held, i, i+1)
 }
 
+// holdDir keeps a directory open.
+func (x *schedule) holdDir() {
+	p := pick(x.r, dirNames)
+	if f, err := os.Open(x.at(p)); err == nil {
+		x.dirs = append(x.dirs, f)
+		x.say("%s: open directory %s", user, p)
+	}
+}
+
+// dirCreate creates a file in a directory that is held open, wherever that is by now.
+func (x *schedule) dirCreate() {
+	if len(x.dirs) == 0 {
+		return
+	}
+	dir, name := x.dirs[x.r.IntN(len(x.dirs))], fmt.Sprint("n", x.r.IntN(1<<16))
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		return // the directory was removed
+	}
+	f := os.NewFile(uintptr(fd), name)
+	w := x.text(user)
+	err = errors.Join(x.write(f, w, false), f.Close())
+	w.gone = err != nil
+	at, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()))
+	x.say("%s: create %s in %s, opened as %s: %s %v", user, name, at, dir.Name(), w.id, err)
+}
+
 func (x *schedule) closeAll() {
 	for _, h := range x.held {
 		h.f.Close()
 	}
-	x.held = nil
+	for _, f := range x.dirs {
+		f.Close()
+	}
+	x.held, x.dirs = nil, nil
 }

@@ -22,7 +22,7 @@ import (
 // A schedule is a random order of kills, power failures, full disks, jumps of the
 // clock and operations on files and directories, of two agents and of a user whose
 // process keeps files open and writes to them after they were replaced, renamed or
-// deleted. Afterwards each byte that was answered or synced is on disk or in
+// deleted, and creates files in directories meanwhile. Afterwards each byte that was answered or synced is on disk or in
 // history, and each commit has only its owner's.
 //
 // UMBRA_SCHEDULES says how many: 6, and 2,000 in make soak. UMBRA_SEED repeats one;
@@ -81,6 +81,7 @@ type schedule struct {
 	written []*written
 	known   map[string]known
 	held    []*heldFile
+	dirs    []*os.File // as a process's working directory, whatever becomes of their names
 }
 
 // agent is one with a task of its own.
@@ -325,6 +326,8 @@ func (x *schedule) burst() {
 	}
 	x.moment(3)
 	switch {
+	case len(x.dirs) > 0 && x.r.IntN(3) == 0:
+		x.dirCreate()
 	case x.r.IntN(2) == 0:
 		x.userAppend()
 	case moves: // another file may be at a path by now
