@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -77,14 +78,14 @@ func TestForkKilledAtCalls(t *testing.T) {
 					k.p.call(t, "DELETE", "/workspaces/"+mountedFork(t, k.p, k.ws, first, nil), nil).want(t, 204)
 				}
 				kills := 0
-				for _, call := range diskCalls {
-					if !soak && rand.IntN(2) == 0 {
-						continue
-					}
-					for n, answered := 1, 0; answered < 2 && n <= 40 && !t.Failed(); n++ {
-						if !soak {
-							n += rand.IntN(4)
-						}
+				calls, first, most := slices.Clone(diskCalls), 1, 40
+				if !soak { // one moment of three calls
+					first = 1 + rand.IntN(6)
+					rand.Shuffle(len(calls), func(i, j int) { calls[i], calls[j] = calls[j], calls[i] })
+					calls, most = calls[:3], first
+				}
+				for _, call := range calls {
+					for n, answered := first, 0; answered < 2 && n <= most && !t.Failed(); n++ {
 						if k.killed(call, n) {
 							answered++
 						} else {
