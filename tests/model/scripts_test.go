@@ -476,6 +476,21 @@ func TestScripts(t *testing.T) {
 			disk: mv key crlf; mv "no end" crlf
 			sync
 			crash 288364`,
+		"a person's move of a file over another after its bits were set, then a power cut": `
+			A: +x a
+			disk: mv a "no end"
+			sync
+			crash 609763`,
+		"a person's move of an ignored file, a link in its place, then a power cut": `
+			disk: mv skip.log b
+			A: ln skip.log a
+			sync
+			crash 633520`,
+		"the same to a path where nothing was": `
+			disk: mv skip.log tmp
+			A: ln skip.log a
+			sync
+			crash 68497`,
 		"a file in a directory's place that is taken away, then two power cuts": `
 			crash 469961
 			A: mv dir/sub tmp; put dir/sub "1\n2\n3\n"

@@ -5,12 +5,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"umbra/gitstore"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/rootfs"
+	"umbra/internal/vfs"
 	"umbra/internal/workspace/disk"
 	"umbra/internal/workspace/materialize"
 	"umbra/internal/workspace/op"
@@ -44,6 +46,7 @@ type recovery struct {
 	undone  map[uint64]bool // commits that a later one takes back
 	dirs    []dirChange
 	homes   map[wspath.Path]wspath.Path // where a temporary file was displaced that was aside
+	absent  []version                   // of files that a user brought
 }
 
 // versions are the states of one path since the checkpoint, the oldest first.
@@ -89,6 +92,65 @@ func (r *recovery) ours(v *versions, now state) bool {
 		}
 	}
 	return now.mode == 0 && (r.same || v.moved) || v.via && (now.mode == 0 || r.disk.Store.HasBlob(now.id))
+}
+
+// lostBits reports whether a file that a user brought to a path has the permission bits
+// that it had at another path: a power failure may keep the name and not the bits that a
+// request had set before.
+func (r *recovery) lostBits(v *versions, now state, info vfs.Info) bool {
+	if !v.list[len(v.list)-1].still(info) {
+		return false
+	}
+	for _, other := range r.paths {
+		if other != v && slices.ContainsFunc(other.list, func(e version) bool { return e.Mode == now.mode && e.ID == now.id }) {
+			return true
+		}
+	}
+	return false
+}
+
+// lostMove reports whether a file is one that a user moved to another path: the power
+// failure undid that. Its bytes are in history, of the other path.
+func (r *recovery) lostMove(now state, info vfs.Info) bool {
+	return slices.ContainsFunc(r.absent, func(e version) bool { return e.Mode == now.mode && e.ID == now.id && e.still(info) })
+}
+
+// findAbsent notes which files that a user brought are not where history has them.
+func (r *recovery) findAbsent(ctx context.Context) error {
+	if r.same {
+		return nil
+	}
+	for p, v := range r.paths {
+		e := v.list[len(v.list)-1]
+		if e.until == 0 || e.Mode != object.Regular && e.Mode != object.Executable {
+			continue
+		}
+		have, reached, err := r.look(p)
+		if err != nil {
+			return err
+		}
+		if !reached {
+			continue
+		}
+		if have.Kind == op.KindFile {
+			if err := r.disk.Identify(ctx, p, &have); err != nil {
+				if _, fatal := disk.SkipReason(err); fatal {
+					return err
+				}
+				continue
+			}
+		}
+		if have.ID != e.ID {
+			r.absent = append(r.absent, e)
+		}
+	}
+	return nil
+}
+
+// still reports whether a file that a user brought was not changed since, not even its
+// bits, as far as the seconds of a commit can say.
+func (e *version) still(info vfs.Info) bool {
+	return e.until != 0 && info.CtimeNs < e.until+int64(time.Second)
 }
 
 // dirChange is an empty directory that a commit made or removed.
@@ -194,6 +256,9 @@ func (r *recovery) run(ctx context.Context, aside []rootfs.Aside) error {
 		return err
 	}
 	if err := r.temps(ctx, wspath.Root); err != nil {
+		return err
+	}
+	if err := r.findAbsent(ctx); err != nil {
 		return err
 	}
 	paths := slices.Sorted(maps.Keys(r.paths))
@@ -376,6 +441,9 @@ func (r *recovery) finish(ctx context.Context, p wspath.Path, v *versions, gone 
 	}
 	if r.same {
 		return nil
+	}
+	if have.ID == want.ID && r.lostBits(v, now, have.Info) || r.lostMove(now, have.Info) {
+		return r.bring(ctx, p, want, &have)
 	}
 	if have.Kind == op.KindNone {
 		if v.always() {
