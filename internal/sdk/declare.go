@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/getkin/kin-openapi/openapi3"
 )
 
 // Declarations are Luau type declarations of the table sdk.
@@ -42,7 +40,7 @@ func (op *operation) declare(b *strings.Builder, indent string) {
 	}
 	required := false
 	fields := map[string]string{}
-	add := func(name string, needed bool, s *openapi3.Schema) {
+	add := func(name string, needed bool, s *schema) {
 		required = required || needed
 		text := typeOf(s, 0)
 		if !needed {
@@ -90,13 +88,13 @@ func table(fields map[string]string) string {
 const maxTypeDepth = 5
 
 // typeOf gives the Luau type of a schema.
-func typeOf(s *openapi3.Schema, depth int) string {
+func typeOf(s *schema, depth int) string {
 	if s == nil || depth > maxTypeDepth {
 		return "any"
 	}
-	if len(s.Enum) > 0 {
+	if len(s.enum) > 0 {
 		var words []string
-		for _, e := range s.Enum {
+		for _, e := range s.enum {
 			word, ok := e.(string)
 			if !ok {
 				words = nil
@@ -108,15 +106,15 @@ func typeOf(s *openapi3.Schema, depth int) string {
 			return strings.Join(words, " | ")
 		}
 	}
-	if s.Type == nil || len(*s.Type) == 0 {
-		if len(s.Properties) > 0 {
+	if len(s.types) == 0 {
+		if len(s.properties) > 0 {
 			return objectType(s, depth)
 		}
 		return "any"
 	}
 	var kinds []string
-	null := s.Nullable
-	for _, t := range *s.Type {
+	null := s.nullable
+	for _, t := range s.types {
 		switch t {
 		case "null":
 			null = true
@@ -125,11 +123,7 @@ func typeOf(s *openapi3.Schema, depth int) string {
 		case "string", "boolean":
 			kinds = append(kinds, t)
 		case "array":
-			item := "any"
-			if s.Items != nil {
-				item = typeOf(s.Items.Value, depth+1)
-			}
-			kinds = append(kinds, "{ "+item+" }")
+			kinds = append(kinds, "{ "+typeOf(s.items, depth+1)+" }")
 		case "object":
 			kinds = append(kinds, objectType(s, depth))
 		default:
@@ -147,17 +141,14 @@ func typeOf(s *openapi3.Schema, depth int) string {
 	return text
 }
 
-func objectType(s *openapi3.Schema, depth int) string {
-	if len(s.Properties) == 0 {
+func objectType(s *schema, depth int) string {
+	if len(s.properties) == 0 {
 		return "{ [string]: any }"
 	}
 	fields := map[string]string{}
-	for name, p := range s.Properties {
-		text := "any"
-		if p != nil {
-			text = typeOf(p.Value, depth+1)
-		}
-		if !slices.Contains(s.Required, name) && !strings.HasSuffix(text, "?") && text != "any" {
+	for name, p := range s.properties {
+		text := typeOf(p, depth+1)
+		if !slices.Contains(s.required, name) && !strings.HasSuffix(text, "?") && text != "any" {
 			text = optional(text)
 		}
 		fields[name] = text

@@ -7,14 +7,11 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
-
-	"github.com/getkin/kin-openapi/openapi3"
 )
 
 // API is one document, as the settings name it.
@@ -157,38 +154,13 @@ func secretsOf(value string) []string {
 	return slices.DeleteFunc(out, func(s string) bool { return len(s) < 4 })
 }
 
-// document reads an OpenAPI document and the files that it refers to; it
-// reaches no network.
-func document(file string) (*openapi3.T, error) {
-	loader := openapi3.NewLoader()
-	loader.ReadFromURIFunc = func(_ *openapi3.Loader, u *url.URL) ([]byte, error) {
-		if u.Scheme != "" && u.Scheme != "file" || u.Host != "" {
-			return nil, errors.New("a reference leads out to the network")
-		}
-		return os.ReadFile(filepath.FromSlash(u.Path))
-	}
-	doc, err := loader.LoadFromFile(file)
-	if err != nil {
-		return nil, err
-	}
-	if !strings.HasPrefix(doc.OpenAPI, "3.") {
-		return nil, errors.New("not an OpenAPI 3 document")
-	}
-	return doc, nil
-}
-
-func baseURL(given string, doc *openapi3.T) (*url.URL, error) {
+func baseURL(given string, doc *openAPI) (*url.URL, error) {
 	text := given
 	if text == "" {
-		if len(doc.Servers) == 0 || doc.Servers[0] == nil {
+		if len(doc.servers) == 0 {
 			return nil, errors.New("the document names no server: set base_url")
 		}
-		text = doc.Servers[0].URL
-		for name, v := range doc.Servers[0].Variables {
-			if v != nil {
-				text = strings.ReplaceAll(text, "{"+name+"}", v.Default)
-			}
-		}
+		text = doc.servers[0]
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -212,29 +184,20 @@ func expand(text string, env func(string) (string, bool)) (string, error) {
 }
 
 // operations collects what the document offers, by name.
-func (a *api) operations(doc *openapi3.T) error {
-	if doc.Paths == nil {
-		return nil
-	}
+func (a *api) operations(doc *openAPI) error {
 	byName := map[string]*operation{}
-	for path, item := range doc.Paths.Map() {
-		for method, o := range item.Operations() {
-			id := o.OperationID
-			if id == "" {
-				id = strings.ToLower(method) + " " + path
-			}
-			op := &operation{api: a, name: snake(id), method: method, path: path, summary: o.Summary}
-			if op.summary == "" {
-				op.summary, _, _ = strings.Cut(o.Description, "\n")
-			}
-			if err := op.describe(item.Parameters, o); err != nil {
-				return fmt.Errorf("%s %s: %w", method, path, err)
-			}
-			if other := byName[op.name]; other != nil {
-				return fmt.Errorf("%s %s and %s %s have the same name %s", other.method, other.path, method, path, op.name)
-			}
-			byName[op.name] = op
+	for _, o := range doc.operations {
+		if o.id == "" {
+			o.id = strings.ToLower(o.method) + " " + o.path
 		}
+		op := &operation{api: a, name: snake(o.id), method: o.method, path: o.path, summary: o.summary}
+		if err := op.describe(o); err != nil {
+			return fmt.Errorf("%s %s: %w", o.method, o.path, err)
+		}
+		if other := byName[op.name]; other != nil {
+			return fmt.Errorf("%s %s and %s %s have the same name %s", other.method, other.path, o.method, o.path, op.name)
+		}
+		byName[op.name] = op
 	}
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		a.ops = append(a.ops, byName[name])

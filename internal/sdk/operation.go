@@ -12,8 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/getkin/kin-openapi/openapi3"
-
 	"umbra/internal/sandbox/luau"
 )
 
@@ -26,7 +24,7 @@ type operation struct {
 	summary string
 	params  []param
 	body    *body
-	result  *openapi3.Schema // of the first JSON answer, nil: unknown
+	result  *schema // of the first JSON answer, nil: unknown
 }
 
 type param struct {
@@ -34,13 +32,13 @@ type param struct {
 	required bool
 	style    string
 	explode  bool
-	schema   *openapi3.Schema
+	schema   *schema
 }
 
 type body struct {
 	required bool
 	media    string
-	schema   *openapi3.Schema
+	schema   *schema
 }
 
 // Names of the argument that is a request's body, and of parameters' places.
@@ -55,32 +53,24 @@ const (
 var reserved = []string{"Host", "Content-Length", "Content-Type", "Accept", "Authorization", "Connection", "Transfer-Encoding", "Upgrade", "Te", "Trailer",
 	"Proxy-Authorization", "Proxy-Connection", "Keep-Alive"}
 
-func (op *operation) describe(shared openapi3.Parameters, o *openapi3.Operation) error {
+func (op *operation) describe(o definition) error {
 	at := map[string]int{}
-	for _, ref := range slices.Concat(shared, o.Parameters) {
-		p := ref.Value
-		if p == nil || p.In != inPath && p.In != inQuery && p.In != inHeader {
+	for _, p := range slices.Concat(o.shared, o.own) {
+		if p.in != inPath && p.in != inQuery && p.in != inHeader {
 			continue
 		}
-		if p.In == inHeader && slices.Contains(reserved, http.CanonicalHeaderKey(p.Name)) {
+		if p.in == inHeader && slices.Contains(reserved, http.CanonicalHeaderKey(p.name)) {
 			continue
 		}
-		if p.In == inHeader && !headerName.MatchString(p.Name) {
-			return fmt.Errorf("parameter %q is not a header's name", p.Name)
+		if p.in == inHeader && !headerName.MatchString(p.name) {
+			return fmt.Errorf("parameter %q is not a header's name", p.name)
 		}
-		next := param{name: p.Name, in: p.In, required: p.Required || p.In == inPath, style: p.Style, explode: p.In == inQuery && (p.Style == "" || p.Style == "form")}
-		if p.Explode != nil {
-			next.explode = *p.Explode
-		}
-		if p.Schema != nil {
-			next.schema = p.Schema.Value
-		}
-		if i, again := at[p.In+" "+p.Name]; again {
-			op.params[i] = next
+		if i, again := at[p.in+" "+p.name]; again {
+			op.params[i] = p
 			continue
 		}
-		at[p.In+" "+p.Name] = len(op.params)
-		op.params = append(op.params, next)
+		at[p.in+" "+p.name] = len(op.params)
+		op.params = append(op.params, p)
 	}
 	for rest := op.path; ; {
 		_, after, ok := strings.Cut(rest, "{")
@@ -97,17 +87,17 @@ func (op *operation) describe(shared openapi3.Parameters, o *openapi3.Operation)
 		}
 		rest = behind
 	}
-	if o.RequestBody != nil && o.RequestBody.Value != nil {
-		op.body = bodyOf(o.RequestBody.Value)
+	if o.body != nil {
+		op.body = bodyOf(o.body)
 	}
 	op.result = resultOf(o)
 	return nil
 }
 
 // bodyOf chooses JSON where the API takes it.
-func bodyOf(b *openapi3.RequestBody) *body {
-	out := &body{required: b.Required, media: "application/json"}
-	names := slices.Sorted(maps.Keys(b.Content))
+func bodyOf(b *content) *body {
+	out := &body{required: b.required, media: "application/json"}
+	names := slices.Sorted(maps.Keys(b.schemas))
 	if len(names) > 0 {
 		out.media = names[0]
 	}
@@ -117,22 +107,16 @@ func bodyOf(b *openapi3.RequestBody) *body {
 			break
 		}
 	}
-	if m := b.Content[out.media]; m != nil && m.Schema != nil {
-		out.schema = m.Schema.Value
-	}
+	out.schema = b.schemas[out.media]
 	return out
 }
 
-func resultOf(o *openapi3.Operation) *openapi3.Schema {
-	if o.Responses == nil {
-		return nil
-	}
-	answers := o.Responses.Map()
+func resultOf(o definition) *schema {
 	for _, status := range []string{"200", "201", "202", "2XX", "default"} {
-		if a := answers[status]; a != nil && a.Value != nil {
-			for name, m := range a.Value.Content {
-				if isJSON(name) && m.Schema != nil {
-					return m.Schema.Value
+		if answer := o.responses[status]; answer != nil {
+			for _, name := range slices.Sorted(maps.Keys(answer.schemas)) {
+				if isJSON(name) && answer.schemas[name] != nil {
+					return answer.schemas[name]
 				}
 			}
 		}
@@ -260,11 +244,11 @@ func (op *operation) content(raw json.RawMessage) ([]byte, string, error) {
 
 // check holds a value against its schema's type. An empty table is an array
 // where one is wanted.
-func (op *operation) check(name string, raw json.RawMessage, s *openapi3.Schema) (json.RawMessage, error) {
-	if s == nil || s.Type == nil || s.Type.IsEmpty() {
+func (op *operation) check(name string, raw json.RawMessage, s *schema) (json.RawMessage, error) {
+	if s == nil || len(s.types) == 0 {
 		return raw, nil
 	}
-	if s.Type.Includes("array") && string(raw) == "{}" && !s.Type.Includes("object") {
+	if slices.Contains(s.types, "array") && string(raw) == "{}" && !slices.Contains(s.types, "object") {
 		return json.RawMessage("[]"), nil
 	}
 	have := "number"
@@ -278,14 +262,14 @@ func (op *operation) check(name string, raw json.RawMessage, s *openapi3.Schema)
 	case '{':
 		have = "object"
 	}
-	if s.Type.Includes(have) || have == "number" && s.Type.Includes("integer") && !bytes.ContainsAny(raw, ".eE") {
+	if slices.Contains(s.types, have) || have == "number" && slices.Contains(s.types, "integer") && !bytes.ContainsAny(raw, ".eE") {
 		return raw, nil
 	}
 	// A table whose keys are 1 to n is an object all the same, if one is wanted.
-	if have == "array" && s.Type.Includes("object") {
+	if have == "array" && slices.Contains(s.types, "object") {
 		return raw, nil
 	}
-	return nil, raise("argument '%s' of %s must be %s, got %s", name, op.name, strings.Join(*s.Type, " or "), have)
+	return nil, raise("argument '%s' of %s must be %s, got %s", name, op.name, strings.Join(s.types, " or "), have)
 }
 
 // escapePath escapes all that is not a letter, digit or one of -_~., and a dot
