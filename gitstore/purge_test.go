@@ -136,7 +136,7 @@ func TestPurge(t *testing.T) {
 	purged, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{blob}})
 	need.NoError(t, err)
 	if purged.Commits != 5 || purged.Touched != 3 || purged.First != 3 {
-		t.Errorf("told %+v", purged)
+		t.Errorf("reported %+v", purged)
 	}
 	checkPurged(t, s, blob, commits)
 	if found := need.Leaks(t, dir, secret); len(found) > 0 {
@@ -239,7 +239,7 @@ func TestPurgeWhatPeopleHave(t *testing.T) {
 	purged, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{blob}, Force: true})
 	need.NoError(t, err)
 	if len(purged.Foreign) != 2 || len(purged.Dropped) < 3 {
-		t.Errorf("told %+v", purged)
+		t.Errorf("reported %+v", purged)
 	}
 	checkPurged(t, s, blob, commits)
 	fsck(t, dir)

@@ -72,7 +72,7 @@ func TestBaselineProgress(t *testing.T) {
 		}
 	}
 	if reported == 0 || files.String() != fmt.Sprint(large+2) {
-		t.Errorf("told %d times, at last %s files", reported, files)
+		t.Errorf("reported %d times, at last %s files", reported, files)
 	}
 	r := <-answered
 	r.Expect(201)

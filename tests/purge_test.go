@@ -136,7 +136,7 @@ func TestPurgeTakesASecretOutOfHistory(t *testing.T) {
 	}
 	out, _ = l.purge(t, 0, l.ws, "env/live.env")
 	if len(out.Blobs) != 2 || len(out.Foreign) != 1 || strings.Join(out.NotReached, " ") != "scratch artifacts backups clones" {
-		t.Errorf("told: %+v", out)
+		t.Errorf("reported: %+v", out)
 	}
 	l.k.clean(t)
 	if l.read(t, "env/live.env") != "from-vault\n" {
@@ -256,7 +256,7 @@ func TestPurgeRefuses(t *testing.T) {
 	}
 	r, _ := p.purge(t, 0, ws, "conf", "--force")
 	if len(r.Dropped) == 0 {
-		t.Errorf("told: %+v", r)
+		t.Errorf("reported: %+v", r)
 	}
 	k.clean(t)
 }
@@ -268,7 +268,7 @@ func TestPurgeIgnore(t *testing.T) {
 	k.put(t, "b", "c\n").want(t, 200)
 	r, _ := p.purge(t, 0, ws, "conf/[x] *.env", "--ignore")
 	if len(r.Files) != 2 {
-		t.Errorf("told: %+v", r)
+		t.Errorf("reported: %+v", r)
 	}
 	if p.read(t, "conf/[x] *.env") != theSecret+"\n" || p.read(t, "same") != theSecret+"\n" {
 		t.Error("a file on disk was touched")
@@ -306,7 +306,7 @@ func TestPurgeVirtual(t *testing.T) {
 	}
 	r2, _ := p.purge(t, 0, ws, "key", "--ignore")
 	if len(r2.Files) != 2 {
-		t.Errorf("told: %+v", r2)
+		t.Errorf("reported: %+v", r2)
 	}
 	k.clean(t)
 	for _, name := range []string{"key", "twin"} { // taken out of the tip: there is no disk

@@ -96,7 +96,7 @@ func TestRevertGivesBack(t *testing.T) {
 			d := r.obj(t)
 			has(t, d, map[string]any{"dry_run": false, "entries_reverted": o["entries_reverted"]})
 			if fmt.Sprint(d["files"]) != fmt.Sprint(o["files"]) {
-				t.Errorf("told %v, did %v", o["files"], d["files"])
+				t.Errorf("planned %v, did %v", o["files"], d["files"])
 			}
 			made := k.changes(t, "")[log:]
 			for _, e := range made {
@@ -271,7 +271,7 @@ func TestRevertAmongOthers(t *testing.T) {
 					continue
 				}
 				if len(conflicts) != 1 || fmt.Sprint(conflicts) != fmt.Sprint(planned.list(t, "conflicts")) {
-					t.Fatalf("%s: conflicts %v, told %s", way, conflicts, planned.Body)
+					t.Fatalf("%s: conflicts %v, planned %s", way, conflicts, planned.Body)
 				}
 				has(t, conflicts[0], map[string]any{"reason": c.reason})
 				by, _ := conflicts[0]["changed_by"].(map[string]any)

@@ -34,7 +34,7 @@ func rooted(t *testing.T) (p *project, dir string, as func(who, method, path str
 	return p, dir, as
 }
 
-// Tokens: scopes, roots, and the actor that nobody can choose.
+// Tokens: scopes, roots, and the actor, which no client can choose.
 func TestTaskTokens(t *testing.T) {
 	_, dir, as := rooted(t)
 	make := func(who, folder, id string) *answer {

@@ -183,7 +183,7 @@ func TestVerifyRepair(t *testing.T) {
 			r := verify(t, 0, "--repair", "--data-dir", d.data)
 			w := r.Workspaces[0]
 			if text := strings.Join(w.Repaired.Done, "\n"); len(w.Repaired.Cannot) > 0 || !strings.Contains(text, c.text) {
-				t.Errorf("told: %q, %q", w.Repaired.Done, w.Repaired.Cannot)
+				t.Errorf("reported: %q, %q", w.Repaired.Done, w.Repaired.Cannot)
 			}
 			if w.Head != whole.head {
 				t.Errorf("the head is %s, was %s", w.Head, whole.head)

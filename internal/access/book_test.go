@@ -211,7 +211,7 @@ func TestBooksShareADatabase(t *testing.T) {
 	reload(two)
 	select {
 	case <-changed:
-		t.Error("told of nothing")
+		t.Error("reported nothing")
 	default:
 	}
 	_, second, err := two.Add(Token{Name: "second"}, now)

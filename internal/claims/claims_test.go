@@ -74,7 +74,7 @@ func TestUntold(t *testing.T) {
 		t.Errorf("one that ended since the scan: %q", ids(v))
 	}
 	if v := b.Judge(Found{Path: "f"}); ids(v) != "a" {
-		t.Errorf("told: %q", ids(v))
+		t.Errorf("reported: %q", ids(v))
 	}
 	b.Scanned(b.Scanning())
 	if v := b.Judge(Found{Path: "f", Unreported: true}); ids(v) != "a" {
@@ -97,7 +97,7 @@ func TestLayerOfAnOpenCall(t *testing.T) {
 	b.Layer("a", true)
 	b.Begin(&Call{ID: "b"})
 	if v := b.Judge(Found{Path: "f"}); ids(v) != "b" {
-		t.Errorf("told: %q", ids(v))
+		t.Errorf("reported: %q", ids(v))
 	}
 	if v := b.Judge(Found{Path: "f", Unreported: true}); ids(v) != "a+b" {
 		t.Errorf("as old as the scan: %q", ids(v))

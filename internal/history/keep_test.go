@@ -124,13 +124,13 @@ func TestKept(t *testing.T) {
 	c.Keep(t.Context(), w, true)
 	never := func(*Summary) ([]byte, error) { t.Error("encoded again"); return nil, nil }
 	if got, err := NewCache().Encoded(t.Context(), w, "T", never); err != nil || string(got) != "encoded" {
-		t.Errorf("told %q, %v", got, err)
+		t.Errorf("reported %q, %v", got, err)
 	}
 	more(t, w, keptFrom+70, keptFrom+71)
 	again := 0
 	count := func(*Summary) ([]byte, error) { again++; return []byte("new"), nil }
 	if got, err := NewCache().Encoded(t.Context(), w, "T", count); err != nil || string(got) != "new" || again != 1 {
-		t.Errorf("told %q after a change, %v", got, err)
+		t.Errorf("reported %q after a change, %v", got, err)
 	}
 }
 

@@ -38,7 +38,7 @@ func TestLease(t *testing.T) {
 		t.Errorf("its task is %s", got)
 	}
 	if len(gone) != 1 || gone[0] != leased.ID {
-		t.Errorf("told: %q", gone)
+		t.Errorf("reported: %q", gone)
 	}
 	if _, err := g.Get(stays.ID, nil); err != nil || g.status(stays.Tasks["/b"]) != "executing" {
 		t.Errorf("without a lease: %v", err)

@@ -94,7 +94,7 @@ func TestSharedToolsets(t *testing.T) {
 	}
 	two.lookAgain()
 	if len(seen) != 1 || seen[0] != made.ID {
-		t.Errorf("told: %q", seen)
+		t.Errorf("reported: %q", seen)
 	}
 	if got, err := two.Get(made.ID, nil); err != nil || got.Mounts[0].Prefix != "/b" {
 		t.Errorf("%+v, %v", got, err)

@@ -17,7 +17,7 @@ func TestGoneAtAllLevels(t *testing.T) {
 		order := append(append([]wspath.Path(nil), paths[i:]...), paths[:i]...)
 		res, err := b.w.recon.LookAt(t.Context(), order, reconcile.SyncOptions{})
 		if err != nil || res.Changed != 3 {
-			t.Errorf("told in the order %q: %d changes, %v", order, res.Changed, err)
+			t.Errorf("reported in the order %q: %d changes, %v", order, res.Changed, err)
 		}
 		b.same()
 	}

@@ -106,7 +106,7 @@ func TestBegunIsSeen(t *testing.T) {
 	must(t, err)
 	defer w.Release()
 	if seen == 0 || len(m.Begun()) != 0 || len(m.List()) != 1 {
-		t.Errorf("told %d times, then %v and %v", seen, m.Begun(), m.List())
+		t.Errorf("reported %d times, then %v and %v", seen, m.Begun(), m.List())
 	}
 }
 

@@ -149,12 +149,12 @@ func (g *rig) revert(s step) error {
 	}
 	if derr != nil || err != nil && errs.CodeOf(err) != "revert_conflict" {
 		if err == nil || derr == nil || errs.CodeOf(err) != errs.CodeOf(derr) {
-			return broken("revert", "told %v, did %v", derr, err)
+			return broken("revert", "planned %v, did %v", derr, err)
 		}
 		return g.unchanged("a failed revert", before, tip)
 	}
 	if !reflect.DeepEqual(planned.Conflicts, res.Conflicts) || !reflect.DeepEqual(planned.Files, res.Files) {
-		return broken("dry run", "told %+v %+v\ndid %+v %+v", planned.Files, planned.Conflicts, res.Files, res.Conflicts)
+		return broken("dry run", "planned %+v %+v\ndid %+v %+v", planned.Files, planned.Conflicts, res.Files, res.Conflicts)
 	}
 	if err := g.checkConflicts(res.Conflicts); err != nil {
 		return err
@@ -173,7 +173,7 @@ func (g *rig) revert(s step) error {
 		return broken("revert", "done, with conflicts: %+v", res.Conflicts)
 	}
 	if !res.Commit.IsZero() && planned.Reverted != res.Reverted {
-		return broken("dry run", "told %d entries, undid %d", planned.Reverted, res.Reverted)
+		return broken("dry run", "planned %d entries, undid %d", planned.Reverted, res.Reverted)
 	}
 	return g.reverted(s, req, res, before, tip)
 }

@@ -476,12 +476,12 @@ func TestScripts(t *testing.T) {
 			disk: mv key crlf; mv "no end" crlf
 			sync
 			crash 288364`,
-		"a person's move of a file over another after its bits were set, then a power cut": `
+		"a user's move of a file over another after its bits were set, then a power cut": `
 			A: +x a
 			disk: mv a "no end"
 			sync
 			crash 609763`,
-		"a person's move of an ignored file, a link in its place, then a power cut": `
+		"a user's move of an ignored file, a link in its place, then a power cut": `
 			disk: mv skip.log b
 			A: ln skip.log a
 			sync
