@@ -202,7 +202,7 @@ func (a *attempt) round(ctx context.Context, lock *pathlock.Lock) (res *Result, 
 	}
 	// From here on there is no way back but a commit of its own.
 	ctx = context.WithoutCancel(ctx)
-	m := w.target.Begin(p, c.When)
+	m := w.target.Begin(p)
 	began := time.Now()
 	if err = m.RecordMoves(c.Seq); err == nil {
 		err = m.Run(ctx)

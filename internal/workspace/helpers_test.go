@@ -205,7 +205,12 @@ func (b *bench) on(fn func(vfs.Call) error) {
 // begins with "->" a link) and opens the workspace on them.
 func newBench(t testing.TB, files map[string]string, deny ...string) *bench {
 	t.Helper()
-	mem := vfs.NewMem(vfs.MemOptions{})
+	return newBenchOn(t, vfs.MemOptions{}, files, deny...)
+}
+
+func newBenchOn(t testing.TB, o vfs.MemOptions, files map[string]string, deny ...string) *bench {
+	t.Helper()
+	mem := vfs.NewMem(o)
 	for _, dir := range []string{"ws", "data"} {
 		must(t, mem.Mkdir(dir, 0o755))
 	}

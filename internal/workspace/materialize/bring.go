@@ -2,7 +2,6 @@ package materialize
 
 import (
 	"context"
-	"time"
 
 	"umbra/gitstore"
 	"umbra/gitstore/object"
@@ -54,7 +53,7 @@ func (t *Target) Bring(ctx context.Context, path wspath.Path, want gitstore.Entr
 		}
 	}
 	p.Steps = []plan.Step{s}
-	m := t.Begin(p, time.Time{})
+	m := t.Begin(p)
 	err := m.Run(ctx)
 	t.Rec.Progress.Dirty(m.Touched())
 	if err == nil && len(m.Foreign) == 0 {

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"slices"
 	"syscall"
-	"time"
 
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
@@ -71,10 +70,9 @@ func New(k *retire.Keeper) *Target {
 	return &Target{Disk: k.Disk, Rec: k.Rec, Keeper: k, Log: k.Log}
 }
 
-// Begin begins to do the steps of a plan, whose commit has a time; the zero one is
-// not known. The plan's paths are locked.
-func (t *Target) Begin(p *plan.Plan, when time.Time) *Materializer {
-	return &Materializer{Target: t, P: p, when: when}
+// Begin begins to do the steps of a plan, whose paths are locked.
+func (t *Target) Begin(p *plan.Plan) *Materializer {
+	return &Materializer{Target: t, P: p}
 }
 
 // Materializer does the steps of one plan.
@@ -84,7 +82,6 @@ type Materializer struct {
 	log     []done
 	Foreign []foreign
 	moves   []moves.Step // the renames of directories among the steps
-	when    time.Time    // of the commit
 }
 
 // Run does the steps in order. After an error the log has what was done.
@@ -281,7 +278,7 @@ func (m *Materializer) linked(s *plan.Step) error {
 // inspect checks what the last action brought out.
 func (m *Materializer) inspect(ctx context.Context, expect *plan.OnDisk, p wspath.Path) error {
 	d := &m.log[len(m.log)-1]
-	same, open, err := m.isExpected(ctx, d.out, expect)
+	same, open, err := m.isExpected(ctx, d.out, p, expect)
 	if err != nil {
 		return err
 	}
@@ -303,7 +300,7 @@ func (m *Materializer) inspect(ctx context.Context, expect *plan.OnDisk, p wspat
 
 // isExpected reports whether what came out is what was checked under the
 // lock, and whether another process has it open for writing.
-func (m *Materializer) isExpected(ctx context.Context, out *rootfs.Displaced, expect *plan.OnDisk) (same bool, open vfs.Writers, err error) {
+func (m *Materializer) isExpected(ctx context.Context, out *rootfs.Displaced, p wspath.Path, expect *plan.OnDisk) (same bool, open vfs.Writers, err error) {
 	if !out.Info.IsRegular() {
 		return expect != nil && disk.SameContent(out.Info, expect.Info), vfs.No, nil
 	}
@@ -322,8 +319,10 @@ func (m *Materializer) isExpected(ctx context.Context, out *rootfs.Displaced, ex
 	if expect == nil || !disk.SameContent(out.Info, expect.Info) {
 		return false, open, nil
 	}
-	if err := m.Disk.Settle(f, expect.Info, expect.ID, m.when); err != nil {
-		return false, open, err
+	if m.Rec.Unsettled(p, expect.Info, expect.ID) {
+		if err := f.Datasync(); err != nil {
+			return false, open, err
+		}
 	}
 	if !expect.Racy && open == vfs.No {
 		return true, open, nil
@@ -359,7 +358,7 @@ func (m *Materializer) take(ctx context.Context, s *plan.Step) error {
 		return err
 	}
 	if s.Dir && out.Info.IsDir() {
-		ok, err := m.Keeper.TreeRecorded(ctx, out.Temp, s.Path, s.Skipped, m.when)
+		ok, err := m.Keeper.TreeRecorded(ctx, out.Temp, s.Path, s.Skipped)
 		if err != nil {
 			return err
 		}
@@ -486,9 +485,9 @@ func (m *Materializer) swap(ctx context.Context, s *plan.Step) error {
 	m.log = append(m.log, done{act: actExchanged, path: s.Path, to: s.To, dir: s.Dir})
 	m.exchanged(s.Path, s.To, s.Dir)
 	for _, x := range []struct {
-		now    wspath.Path
-		expect *plan.OnDisk
-	}{{s.To, s.Expect}, {s.Path, s.Target}} {
+		was, now wspath.Path
+		expect   *plan.OnDisk
+	}{{s.Path, s.To, s.Expect}, {s.To, s.Path, s.Target}} {
 		info, err := m.Disk.FS.Lstat(string(x.now))
 		if err != nil {
 			return err
@@ -497,7 +496,7 @@ func (m *Materializer) swap(ctx context.Context, s *plan.Step) error {
 			m.Foreign = append(m.Foreign, foreign{Path: s.Path}, foreign{Path: s.To})
 			return nil
 		}
-		if err := m.settle(x.now, x.expect); err != nil {
+		if err := m.settle(x.was, x.now, x.expect); err != nil {
 			return err
 		}
 		m.carried(x.now, info, x.expect)
@@ -613,7 +612,7 @@ func (m *Materializer) moved(ctx context.Context, s *plan.Step) error {
 		m.Disk.Index.DropFile(s.To)
 		return nil
 	}
-	if err := m.settle(s.To, s.Expect); err != nil {
+	if err := m.settle(s.Path, s.To, s.Expect); err != nil {
 		return err
 	}
 	if s.Result != nil {
@@ -623,15 +622,15 @@ func (m *Materializer) moved(ctx context.Context, s *plan.Step) error {
 }
 
 // settle makes a file's bytes durable under its new name, if they are unsettled.
-func (m *Materializer) settle(p wspath.Path, is *plan.OnDisk) error {
-	if is == nil || !is.Info.IsRegular() || !disk.Unsettled(is.Info, is.ID, m.when) {
+func (m *Materializer) settle(was, now wspath.Path, is *plan.OnDisk) error {
+	if is == nil || !m.Rec.Unsettled(was, is.Info, is.ID) {
 		return nil
 	}
-	f, _, err := m.Disk.OpenRegular(p)
+	f, _, err := m.Disk.OpenRegular(now)
 	if err != nil {
 		return nil // gone or not readable since: a user's
 	}
-	return errors.Join(m.Disk.Settle(f, is.Info, is.ID, m.when), f.Close())
+	return errors.Join(f.Datasync(), f.Close())
 }
 
 func (m *Materializer) mkdir(s *plan.Step) error {

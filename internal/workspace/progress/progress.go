@@ -11,6 +11,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"umbra/internal/errs"
 	"umbra/internal/moves"
@@ -47,7 +48,9 @@ type Progress struct {
 	mu      sync.Mutex
 	settled uint64
 	ahead   map[uint64]bool
-	paths   map[wspath.Path]struct{} // materialised since the last Checkpoint
+	paths   map[wspath.Path]struct{} // materialised or recorded since the last Checkpoint
+	syncing map[wspath.Path]struct{} // those that a Checkpoint syncs
+	begun   time.Time                // when the watermark was set
 	moved   chan struct{}            // closed and renewed when settled grows
 	file    vfs.File
 
@@ -101,7 +104,7 @@ func (g *Progress) write() {
 func (g *Progress) Begin(seq uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.settled = seq
+	g.settled, g.begun = seq, time.Now()
 	g.write()
 }
 
@@ -132,6 +135,21 @@ func (g *Progress) Follow(from, to wspath.Path) {
 	for _, p := range moved {
 		g.paths[p] = struct{}{}
 	}
+}
+
+// settling is how long a file that is in the first commit, or that a server before this
+// one recorded, may be in memory alone, with its name: ext4 commits its journal every
+// five seconds. It is measured by a clock that is never set.
+const settling = 6 * time.Second
+
+// Unsynced reports whether what a user left at a path may not be on stable storage: no
+// checkpoint has synced it since it was recorded.
+func (g *Progress) Unsynced(p wspath.Path) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, dirty := g.paths[p]
+	_, syncing := g.syncing[p]
+	return dirty || syncing || time.Since(g.begun) < settling
 }
 
 // Settle records that the disk agrees with commits, or that they are taken back
@@ -218,8 +236,9 @@ func (g *Progress) Checkpoint(clean bool, sync func(paths map[wspath.Path]struct
 	g.mu.Lock()
 	c := Checkpoint{Seq: g.settled, Epoch: g.epoch, Clean: clean, Moves: true}
 	paths := g.paths
-	g.paths = make(map[wspath.Path]struct{})
+	g.paths, g.syncing = make(map[wspath.Path]struct{}), paths
 	g.mu.Unlock()
+	defer g.endSync()
 	if len(paths) == 0 && c == g.last {
 		return nil
 	}
@@ -239,6 +258,13 @@ func (g *Progress) Checkpoint(clean bool, sync func(paths map[wspath.Path]struct
 		g.mu.Unlock()
 	}
 	return err
+}
+
+// endSync ends what a Checkpoint syncs.
+func (g *Progress) endSync() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.syncing = nil
 }
 
 // Resume sets the watermark at a start, after the checkpoint that was found.

@@ -11,6 +11,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/filestamp"
+	"umbra/internal/vfs"
 	"umbra/internal/workspace/disk"
 	"umbra/internal/workspace/materialize"
 	"umbra/internal/workspace/op"
@@ -34,7 +35,7 @@ func (r *recovery) torn(ctx context.Context, p wspath.Path, have *disk.Seen, v *
 		if e.Mode != object.Regular && e.Mode != object.Executable {
 			continue
 		}
-		if disk.ModifiedSince(have.Info, e.ID, e.until) {
+		if modifiedSince(have.Info, e.ID, e.until) {
 			continue
 		}
 		if have.Known && have.ID == e.ID {
@@ -47,6 +48,13 @@ func (r *recovery) torn(ctx context.Context, p wspath.Path, have *disk.Seen, v *
 		}
 	}
 	return false, nil
+}
+
+// modifiedSince reports whether a file that held a blob may have been modified at or
+// after a time, in nanoseconds since 1970, by what its own times say. A file of the
+// server's is known by its stamp, whatever the times are.
+func modifiedSince(info vfs.Info, id object.ID, at int64) bool {
+	return !filestamp.Is(info.MtimeNs, info.Ino, id) && max(info.MtimeNs, info.CtimeNs) >= at
 }
 
 // preparedPerm are the bits of a file that is prepared (rootfs.Staged).

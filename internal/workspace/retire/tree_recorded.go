@@ -4,26 +4,23 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"time"
 
 	"umbra/gitstore/object"
-	"umbra/internal/workspace/disk"
 	"umbra/internal/workspace/op"
 	"umbra/internal/wspath"
 )
 
 // TreeRecorded reports whether every file in a folder that was renamed away has
-// its bytes in history. skipped are those that a forced delete takes along; when is
-// the time of the commit that removes the folder.
-func (k *Keeper) TreeRecorded(ctx context.Context, temp string, was wspath.Path, skipped []op.Skip, when time.Time) (bool, error) {
+// its bytes in history. skipped are those that a forced delete takes along.
+func (k *Keeper) TreeRecorded(ctx context.Context, temp string, was wspath.Path, skipped []op.Skip) (bool, error) {
 	forced := make(map[string]bool, len(skipped))
 	for _, s := range skipped {
 		forced[s.Path] = true
 	}
-	return k.dirRecorded(ctx, temp, was, forced, when)
+	return k.dirRecorded(ctx, temp, was, forced)
 }
 
-func (k *Keeper) dirRecorded(ctx context.Context, temp string, was wspath.Path, forced map[string]bool, when time.Time) (bool, error) {
+func (k *Keeper) dirRecorded(ctx context.Context, temp string, was wspath.Path, forced map[string]bool) (bool, error) {
 	entries, err := k.Disk.FS.ReadDir(temp)
 	if err != nil {
 		return false, err
@@ -36,11 +33,11 @@ func (k *Keeper) dirRecorded(ctx context.Context, temp string, was wspath.Path, 
 		ok := true
 		switch {
 		case e.Type.IsDir():
-			ok, err = k.dirRecorded(ctx, at, was, forced, when)
+			ok, err = k.dirRecorded(ctx, at, was, forced)
 		case e.Type&fs.ModeSymlink != 0:
 			ok, err = k.linkRecorded(at)
 		case e.Type.IsRegular():
-			ok, err = k.fileRecorded(ctx, at, was, when)
+			ok, err = k.fileRecorded(ctx, at, was)
 		default:
 			ok = false
 		}
@@ -58,7 +55,7 @@ func (k *Keeper) linkRecorded(at string) (bool, error) {
 
 // fileRecorded reports whether a file's bytes are in history. was is its name
 // for the index.
-func (k *Keeper) fileRecorded(ctx context.Context, at string, was wspath.Path, when time.Time) (bool, error) {
+func (k *Keeper) fileRecorded(ctx context.Context, at string, was wspath.Path) (bool, error) {
 	info, err := k.Disk.FS.Lstat(at)
 	if err != nil {
 		return false, err
@@ -69,12 +66,12 @@ func (k *Keeper) fileRecorded(ctx context.Context, at string, was wspath.Path, w
 			return false, err
 		}
 	}
-	if !disk.Unsettled(info, id, when) {
+	if !k.Rec.Unsettled(was, info, id) {
 		return true, nil
 	}
 	f, _, err := k.Disk.OpenRegular(wspath.Path(at))
 	if err != nil {
 		return false, err
 	}
-	return true, errors.Join(k.Disk.Settle(f, info, id, when), f.Close())
+	return true, errors.Join(f.Datasync(), f.Close())
 }

@@ -337,7 +337,7 @@ func (k *Keeper) clearFile(at string, path wspath.Path) error {
 		id, known := k.Disk.Index.Lookup(path, info)
 		recorded := known && k.Disk.Store.HasBlob(id)
 		if !recorded {
-			ok, err := k.fileRecorded(context.Background(), at, path, time.Time{})
+			ok, err := k.fileRecorded(context.Background(), at, path)
 			recorded = err == nil && ok
 		}
 		if recorded {
