@@ -320,7 +320,7 @@ func (m *Materializer) isExpected(ctx context.Context, out *rootfs.Displaced, p 
 		return false, open, nil
 	}
 	if m.Rec.Unsettled(p, expect.Info, expect.ID) {
-		if err := f.Datasync(); err != nil {
+		if err := f.Sync(); err != nil {
 			return false, open, err
 		}
 	}
@@ -630,7 +630,7 @@ func (m *Materializer) settle(was, now wspath.Path, is *plan.OnDisk) error {
 	if err != nil {
 		return nil // gone or not readable since: a user's
 	}
-	return errors.Join(f.Datasync(), f.Close())
+	return errors.Join(f.Sync(), f.Close())
 }
 
 func (m *Materializer) mkdir(s *plan.Step) error {

@@ -73,5 +73,5 @@ func (k *Keeper) fileRecorded(ctx context.Context, at string, was wspath.Path) (
 	if err != nil {
 		return false, err
 	}
-	return true, errors.Join(f.Datasync(), f.Close())
+	return true, errors.Join(f.Sync(), f.Close())
 }
