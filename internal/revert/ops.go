@@ -155,7 +155,11 @@ func (o *operations) move(m *mover, from, to string) {
 		if from == m.from {
 			op.If = match(m.target.now)
 		}
-		o.add(m.target, op)
+		if m.from == m.to {
+			o.ops = append(o.ops, op) // its entries are named by what gives it its bytes
+		} else {
+			o.add(m.target, op)
+		}
 		return
 	}
 	if to == m.to {
@@ -189,6 +193,8 @@ func (o *operations) movers() (files, wholes []*mover, err error) {
 			if !along[t] {
 				files = append(files, &mover{from: t.now.Path, to: t.want.Path, target: t})
 			}
+		} else if t.stays() && slices.ContainsFunc(wholes, func(m *mover) bool { return under(t.now.Path, m.to) }) {
+			files = append(files, &mover{from: t.now.Path, to: t.want.Path, target: t}) // steps aside
 		}
 	}
 	rooms := 0

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"umbra/gitstore"
+	"umbra/gitstore/object"
 	"umbra/internal/history"
 	"umbra/internal/lineage"
 	"umbra/internal/workspace"
@@ -132,6 +133,11 @@ func (t *target) applies() bool { return t.conflict == nil && !t.skipped }
 // leaves reports whether the file leaves the path where it is now.
 func (t *target) leaves() bool {
 	return t.applies() && t.now.Exists() && (!t.want.Exists() || t.want.Path != t.now.Path)
+}
+
+// stays reports whether the file is brought back at the path where it is now.
+func (t *target) stays() bool {
+	return t.applies() && t.now.Exists() && t.now.Mode != object.Dir && t.want.Exists() && t.want.Path == t.now.Path
 }
 
 // newest gives the last entry that is undone, or where there is none (part.work)

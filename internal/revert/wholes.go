@@ -1,6 +1,7 @@
 package revert
 
 import (
+	"maps"
 	"slices"
 
 	"umbra/gitstore"
@@ -36,11 +37,20 @@ func (p *plan) findWholes(left map[string]bool) error {
 		}
 		p.wholes = append(p.wholes, x)
 	}
+	if len(p.wholes) == 0 {
+		return nil
+	}
+	clears := maps.Clone(left)
+	for _, t := range p.targets {
+		if t.stays() {
+			clears[t.now.Path] = true
+		}
+	}
 	// One that stays keeps others from moving.
 	for again := true; again; {
 		n := len(p.wholes)
 		for i := 0; i < len(p.wholes); {
-			ok, err := p.canMove(p.wholes[i], left)
+			ok, err := p.canMove(p.wholes[i], left, clears)
 			if err != nil {
 				return err
 			}
@@ -68,7 +78,9 @@ func (p *plan) findWholes(left map[string]bool) error {
 	return nil
 }
 
-func (p *plan) canMove(x *whole, left map[string]bool) (bool, error) {
+// canMove reports whether a directory can go back as one. What clears steps aside while
+// it comes: it leaves, or is given its bytes where it is.
+func (p *plan) canMove(x *whole, left, clears map[string]bool) (bool, error) {
 	if x.from == x.to || under(x.from, x.to) || under(x.to, x.from) {
 		return false, nil
 	}
@@ -78,9 +90,9 @@ func (p *plan) canMove(x *whole, left map[string]bool) (bool, error) {
 		}
 	}
 	free := true
-	for _, dir := range []string{x.from, x.to} {
+	for dir, goes := range map[string]map[string]bool{x.from: left, x.to: clears} {
 		if err := p.snap.Walk(wspath.Path(dir), func(e gitstore.Entry) error {
-			free = free && left[string(e.Path)]
+			free = free && goes[string(e.Path)]
 			return nil
 		}); err != nil || !free {
 			return false, err
@@ -115,7 +127,7 @@ func (p *plan) canMove(x *whole, left map[string]bool) (bool, error) {
 	if !x.recorded && !slices.ContainsFunc(p.wholes, func(o *whole) bool { return o.from == x.to }) {
 		return false, nil // the files may have been moved out of a folder that stayed
 	}
-	stays, _, err := p.inFolder(x.to, left)
+	stays, _, err := p.inFolder(x.to, clears)
 	return len(stays) == 0, err
 }
 

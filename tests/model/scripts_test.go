@@ -502,6 +502,15 @@ func TestScripts(t *testing.T) {
 			disk: put skip.log/g/h z
 			sync
 			revert A`,
+		"power fails after an answer to who replaced an ignored file whose bits a user had just set": `
+			disk: +x dir/skip.log
+			sync
+			C: put dir/skip.log z
+			crash 806039`,
+		"a directory that only its ignored files are left in is renamed, and written to under the old name": `
+			A: del dir/sub/y; mv dir n/in
+			A: put dir/sub/y z
+			revert A`,
 	}
 	if s := os.Getenv("UMBRA_SCRIPT"); s != "" {
 		scripts = map[string]string{"given": s}
