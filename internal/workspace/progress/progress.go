@@ -11,7 +11,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"umbra/internal/errs"
 	"umbra/internal/moves"
@@ -50,7 +49,7 @@ type Progress struct {
 	ahead   map[uint64]bool
 	paths   map[wspath.Path]struct{} // materialised or recorded since the last Checkpoint
 	syncing map[wspath.Path]struct{} // those that a Checkpoint syncs
-	begun   time.Time                // when the watermark was set
+	first   bool                     // no Checkpoint of this run has synced anything yet
 	moved   chan struct{}            // closed and renewed when settled grows
 	file    vfs.File
 
@@ -104,7 +103,7 @@ func (g *Progress) write() {
 func (g *Progress) Begin(seq uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.settled, g.begun = seq, time.Now()
+	g.settled, g.first = seq, true
 	g.write()
 }
 
@@ -137,19 +136,17 @@ func (g *Progress) Follow(from, to wspath.Path) {
 	}
 }
 
-// settling is how long a file that is in the first commit, or that a server before this
-// one recorded, may be in memory alone, with its name: ext4 commits its journal every
-// five seconds. It is measured by a clock that is never set.
-const settling = 6 * time.Second
-
 // Unsynced reports whether what a user left at a path may not be on stable storage: no
-// checkpoint has synced it since it was recorded.
+// Checkpoint has synced it since it was recorded. What the first commit holds, or a server
+// before this one recorded, is with the first Checkpoint that syncs anything: ext4 and xfs
+// write the names of files in the order in which they were made. No clock decides: the
+// system's can be set at any time.
 func (g *Progress) Unsynced(p wspath.Path) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	_, dirty := g.paths[p]
 	_, syncing := g.syncing[p]
-	return dirty || syncing || time.Since(g.begun) < settling
+	return dirty || syncing || g.first
 }
 
 // Settle records that the disk agrees with commits, or that they are taken back
@@ -238,7 +235,6 @@ func (g *Progress) Checkpoint(clean bool, sync func(paths map[wspath.Path]struct
 	paths := g.paths
 	g.paths, g.syncing = make(map[wspath.Path]struct{}), paths
 	g.mu.Unlock()
-	defer g.endSync()
 	if len(paths) == 0 && c == g.last {
 		return nil
 	}
@@ -252,19 +248,15 @@ func (g *Progress) Checkpoint(clean bool, sync func(paths map[wspath.Path]struct
 			moves.Drop(g.files, c.Seq)
 		}
 	}
-	if err != nil {
-		g.mu.Lock()
-		maps.Copy(g.paths, paths)
-		g.mu.Unlock()
-	}
-	return err
-}
-
-// endSync ends what a Checkpoint syncs.
-func (g *Progress) endSync() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.syncing = nil
+	if err != nil {
+		maps.Copy(g.paths, paths)
+	} else if len(paths) > 0 {
+		g.first = false
+	}
+	return err
 }
 
 // Resume sets the watermark at a start, after the checkpoint that was found.
