@@ -98,7 +98,7 @@ func TestForkVerbs(t *testing.T) {
 	if status, out, _ := p.verb(t, "merge", id); status != 1 || !strings.Contains(out, "conflict  a (content)") || p.read(t, "b") != "one\n" {
 		t.Fatalf("%d %s", status, out)
 	}
-	if status, out, said := p.verb(t, "merge", id, "--on-conflict", "skip"); status != 0 || p.read(t, "b") != "fork\n" || p.read(t, "a") != "parent\n" {
+	if status, out, said := p.verb(t, "merge", "attempt", "--on-conflict", "skip"); status != 0 || p.read(t, "b") != "fork\n" || p.read(t, "a") != "parent\n" {
 		t.Fatalf("%d %s %s", status, out, said)
 	}
 	if status, out, _ := p.verb(t, "forks"); status != 0 || !strings.Contains(out, dir) {

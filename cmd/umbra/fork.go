@@ -90,7 +90,7 @@ workspace's; a virtual fork exists only in git.`,
 	v.WorkspaceFlag(cmd.Flags())
 	v.OutputFlags(cmd.Flags())
 	f := cmd.Flags()
-	f.StringVar(&name, "name", "", "the fork's name `NAME`")
+	f.StringVar(&name, "name", "", "the fork's name `NAME`; default: that of DIR")
 	f.StringVar(&kind, "kind", "", "layer, copy or virtual (`KIND`)")
 	f.StringVar(&at, "at", "", "begin at the checkpoint, commit or time `AT`")
 	f.StringVar(&ignored, "ignored", "", "what of the ignored files it has: share, copy or none (`HOW`)")

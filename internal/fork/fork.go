@@ -231,7 +231,8 @@ func (f *Make) check(parent workspaces.Record, l Layers) error {
 	return f.checkPath(parent)
 }
 
-// checkPath refuses a path at which no directory can be made.
+// checkPath refuses a path at which no directory can be made. A fork without a name gets
+// that of its directory, if it is formed as one.
 func (f *Make) checkPath(parent workspaces.Record) error {
 	switch {
 	case f.Path != "" && f.Count > 1:
@@ -242,6 +243,9 @@ func (f *Make) checkPath(parent workspaces.Record) error {
 		return invalid("path", "path must be one at which a new directory may be made, and not a repository's.")
 	case f.Path == "" && parent.Root == "":
 		return invalid("path", "path is required: the absolute path of a new directory.")
+	}
+	if base := filepath.Base(filepath.Clean(f.Path)); f.Path != "" && f.Name == "" && task.ValidID(base) {
+		f.Name = base
 	}
 	return nil
 }
