@@ -14,6 +14,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/layer"
+	"umbra/internal/task"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
@@ -347,4 +348,13 @@ func (c *copier) ignoredFile(name string) error {
 		err = c.keep(f, src, name, info, true)
 	}
 	return errors.Join(err, f.Close())
+}
+
+// pathName is the name of a fork that is given a path alone; empty if that of the directory
+// is not formed as one.
+func (f *Make) pathName() string {
+	if base := filepath.Base(f.Path); f.Path != "" && task.ValidID(base) {
+		return base
+	}
+	return ""
 }

@@ -231,8 +231,7 @@ func (f *Make) check(parent workspaces.Record, l Layers) error {
 	return f.checkPath(parent)
 }
 
-// checkPath refuses a path at which no directory can be made. A fork without a name gets
-// that of its directory, if it is formed as one.
+// checkPath refuses a path at which no directory can be made, and names a fork after it.
 func (f *Make) checkPath(parent workspaces.Record) error {
 	switch {
 	case f.Path != "" && f.Count > 1:
@@ -244,9 +243,7 @@ func (f *Make) checkPath(parent workspaces.Record) error {
 	case f.Path == "" && parent.Root == "":
 		return invalid("path", "path is required: the absolute path of a new directory.")
 	}
-	if base := filepath.Base(filepath.Clean(f.Path)); f.Path != "" && f.Name == "" && task.ValidID(base) {
-		f.Name = base
-	}
+	f.Name = orElse(f.Name, f.pathName())
 	return nil
 }
 

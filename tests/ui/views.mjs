@@ -95,6 +95,23 @@ await main(async (browser) => {
   await page.locator(".gone").waitFor({ state: "detached" });
   await put("views", "late.ts", "export {};\n");
   await page.getByRole("link", { name: /late\.ts/ }).first().waitFor();
+
+  // A change that is made while a workspace's stream is not connected: it is there again
+  // once the stream is, before any event was known.
+  let lost;
+  const passed = new Promise((done) => (lost = done));
+  let connections = 0;
+  await page.route(`**${ws}/stream`, async (route) => {
+    if (++connections > 1) return route.continue();
+    await passed;
+    await route.fulfill({ contentType: "text/event-stream", body: ":\n\n" });
+  });
+  await page.goto(`${server}/#/workspaces/${task.workspace_id}`);
+  const log = page.getByRole("region", { name: "Log of the workspace" });
+  await log.getByText("late.ts").first().waitFor();
+  await put("views", "unseen.ts", "export {};\n");
+  lost();
+  await log.getByText("unseen.ts").first().waitFor();
   quiet(page);
   await page.context().close();
 

@@ -19,6 +19,8 @@ export interface StreamOptions {
   after: number | null;
   event: (e: StreamEvent) => void;
   state: (s: Connection) => void;
+  /** missed is called after a connection before which events may have passed: no event was known, or the server no longer has those after it. */
+  missed?: () => void;
   /** more reports, after the server has ended the stream, whether to connect again. */
   more: () => boolean;
 }
@@ -26,6 +28,7 @@ export interface StreamOptions {
 /** follow keeps a stream open until the returned function is called. */
 export function follow(o: StreamOptions): () => void {
   let last = o.after;
+  let gap = false; // events may have passed since the stream was open
   let stopped = false;
   let current: AbortController | null = null;
   let wake: (() => void) | null = null;
@@ -64,8 +67,13 @@ export function follow(o: StreamOptions): () => void {
         });
         o.state("live");
         wait = 250;
+        if (gap) o.missed?.();
+        gap = last === null;
         await read(res, (e) => {
-          if (e.id) last = Number(e.id);
+          if (e.id) {
+            last = Number(e.id);
+            gap = false;
+          }
           o.event(e);
         });
         if (!stopped && !o.more()) {
@@ -73,10 +81,16 @@ export function follow(o: StreamOptions): () => void {
           return;
         }
       } catch (e) {
+        if (e instanceof ApiError && e.status === 410 && last !== null && o.missed) {
+          last = null;
+          gap = true;
+          continue;
+        }
         if (e instanceof ApiError && e.status >= 400 && e.status < 500 && e.status !== 429) {
           o.state("ended");
           return;
         }
+        gap ||= last === null;
         if (aborted(e)) continue;
       }
       if (stopped) return;

@@ -47,6 +47,12 @@ export function WorkspacePage(p: { id: string }) {
       after: null,
       state: () => {},
       more: () => true,
+      missed: () => {
+        tasks.reload();
+        coverage.reload();
+        setVersion((n) => n + 1);
+        setNews(0);
+      },
       event: (e) => {
         if (e.name === "change" || e.name === "revert") setNews((n) => n + (JSON.parse(e.data) as StreamData).entries.length);
       },
