@@ -507,6 +507,11 @@ func TestScripts(t *testing.T) {
 			sync
 			C: put dir/skip.log z
 			crash 806039`,
+		"killed after a file was removed and its directory renamed, then a power cut": `
+			B: del dir/sub/y
+			B: mv dir tmp
+			crash 838691
+			crash 489879`,
 		"a directory that only its ignored files are left in is renamed, and written to under the old name": `
 			A: del dir/sub/y; mv dir n/in
 			A: put dir/sub/y z

@@ -223,6 +223,13 @@ func (r *recovery) unsynced(ctx context.Context, after, through uint64) error {
 		if err != nil {
 			return err
 		}
+		if net := netMoves(c.Message); len(net) > 0 {
+			for _, p := range slices.Collect(maps.Keys(touched)) {
+				if at, ok := wspath.Moved(net, p); ok {
+					note(at)
+				}
+			}
+		}
 		for i := range c.Message.Entries {
 			e := &c.Message.Entries[i]
 			for _, name := range []string{e.Path, e.OldPath} {
