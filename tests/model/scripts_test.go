@@ -512,6 +512,13 @@ func TestScripts(t *testing.T) {
 			B: mv dir tmp
 			crash 838691
 			crash 489879`,
+		"power fails after a file was renamed and another with its bytes put in its place": `
+			A: mv b tmp; put b "b\n"
+			crash 330040`,
+		"killed after that, then a power cut": `
+			A: mv b tmp; put b "b\n"
+			crash 838691
+			crash 330040`,
 		"a directory that only its ignored files are left in is renamed, and written to under the old name": `
 			A: del dir/sub/y; mv dir n/in
 			A: put dir/sub/y z

@@ -233,8 +233,8 @@ func (r *recovery) unsynced(ctx context.Context, after, through uint64) error {
 		for i := range c.Message.Entries {
 			e := &c.Message.Entries[i]
 			for _, name := range []string{e.Path, e.OldPath} {
-				if dir, ok := strings.CutSuffix(name, "/"); ok {
-					note(wspath.Path(dir))
+				if name != "" {
+					note(wspath.Path(strings.TrimSuffix(name, "/")))
 				}
 			}
 		}
@@ -313,7 +313,9 @@ func (r *recovery) history(ctx context.Context) error {
 		if c.Message.Source == message.External {
 			by = when
 		}
-		err = r.disk.Store.DiffTrees(ctx, c.Parent, c.ID, wspath.Root, func(t gitstore.TreeChange) error {
+		changed := make(map[wspath.Path]bool)
+		state := func(t gitstore.TreeChange) error {
+			changed[t.Path] = true
 			v := r.path(t.Path, version{t.Old, when})
 			v.list = append(v.list, version{t.New, by})
 			v.moved = v.moved || renames || slices.ContainsFunc(remade, t.Path.IsUnder)
@@ -323,7 +325,11 @@ func (r *recovery) history(ctx context.Context) error {
 				v.moved = true
 			}
 			return nil
-		})
+		}
+		err = r.disk.Store.DiffTrees(ctx, c.Parent, c.ID, wspath.Root, state)
+		if err == nil {
+			err = r.sameBytes(ctx, c, changed, state)
+		}
 		r.followFiles(c.Message.Entries)
 		for _, x := range c.Message.Extra {
 			if x.Key == keyVia {
@@ -338,6 +344,29 @@ func (r *recovery) history(ctx context.Context) error {
 		}
 		return err
 	})
+}
+
+// sameBytes gives the paths that a commit put another file with the same bytes at: no
+// tree shows that, but its entries name them.
+func (r *recovery) sameBytes(ctx context.Context, c *gitstore.Commit, changed map[wspath.Path]bool, state func(gitstore.TreeChange) error) error {
+	for i := range c.Message.Entries {
+		p := wspath.Path(c.Message.Entries[i].Path)
+		if _, isDir := dirEntry(string(p)); isDir || p == "" || changed[p] {
+			continue
+		}
+		at, err := r.disk.Store.SnapshotOf(ctx, c.ID)
+		if err != nil {
+			return err
+		}
+		e, ok, err := at.Lookup(p)
+		if err == nil && ok && e.Mode != object.Dir {
+			err = state(gitstore.TreeChange{Path: p, Old: e, New: e})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // dirEntry gives the directory that an entry's path names.
