@@ -91,6 +91,37 @@ func TestForkBelowPurge(t *testing.T) {
 	}
 }
 
+// A fork that was given a history of its own has whole packs of its parent's, and with them
+// contents that its history never had: they are in no way of a purge, and not left by it.
+func TestForkApartPurge(t *testing.T) {
+	const merged, later = "secret-that-was-merged-5512", "secret-of-the-first-6623"
+	p := newProject(t, map[string]string{"a": "one\n"})
+	first := p.task(t)
+	ws := "/workspaces/" + first.str("workspace_id")
+	middle := p.forks(t, ws, map[string]any{"kind": "virtual"})[0]["id"].(string)
+	made := p.forks(t, "/workspaces/"+middle, map[string]any{"kind": "virtual", "count": 2})
+	x, y := made[0]["id"].(string), made[1]["id"].(string)
+	p.post(t, "/tasks", map[string]any{"task_id": "x", "workspace": x, "goal": "try"}).want(t, 201)
+	p.call(t, "PUT", "/tasks/x/content?path=key", []byte(merged)).want(t, 201)
+	p.merge(t, x, nil)
+	p.call(t, "DELETE", "/tasks/x/content?path=key", nil).want(t, 200)
+	first.put(t, "later", later)
+	first.put(t, "later", "clean")
+	p.call(t, "DELETE", "/workspaces/"+middle+"?force=true&history=delete", nil).want(t, 204)
+	p.purge(t, 0, x, "key")
+	if found := need.Leaks(t, p.DataDir, merged); len(found) > 0 {
+		t.Errorf("the fork's secret is in %v", found)
+	}
+	p.purge(t, 0, first.str("workspace_id"), "later")
+	if found := need.Leaks(t, p.DataDir, later); len(found) > 0 {
+		t.Errorf("the first's secret is in %v", found)
+	}
+	for _, id := range []string{x, y} {
+		p.call(t, "GET", "/workspaces/"+id+"/log", nil).want(t, 200)
+		harness.Git(t, filepath.Join(p.DataDir, "workspaces", id, "repo.git"), "fsck", "--strict", "--no-dangling")
+	}
+}
+
 // A token for the directory of a copy learns nothing of what its parent became since, by no
 // way of naming it.
 func TestForkKeepsParentHidden(t *testing.T) {

@@ -571,24 +571,56 @@ func (m *Manager) setAlone(id string) error {
 }
 
 // checkKept fails with errs.Conflict has_forks where a fork that Detach gave a history of
-// its own has one of these contents: a purge would leave it there.
+// its own has one of these contents: a purge would leave it there. Packs of such forks and of
+// a fork's siblings, in which nothing reaches it, are rewritten: Detach links whole packs.
 func (m *Manager) checkKept(ctx context.Context, id string, blobs []object.ID) error {
+	apart := func(id string) []Record {
+		alone := slices.DeleteFunc(m.Forks(id), func(r Record) bool { return r.Fork.Linked })
+		return append(alone, m.collect(keeping(id))...)
+	}
 	var ids []string
-	alone := slices.DeleteFunc(m.Forks(id), func(r Record) bool { return r.Fork.Linked })
-	for _, r := range append(alone, m.collect(keeping(id))...) {
-		w, err := m.Get(ctx, r.ID)
+	for _, r := range apart(id) {
+		has, err := m.keeps(ctx, r.ID, blobs)
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(blobs, w.Store().HasBlob) {
+		if has {
 			ids = append(ids, r.ID)
 		}
-		w.Release()
 	}
-	if len(ids) == 0 {
-		return nil
+	if len(ids) > 0 {
+		return workspace.ErrHasForks("Forks with a history of their own have such contents. Purge those first.", ids)
 	}
-	return workspace.ErrHasForks("Forks with a history of their own have such contents. Purge those first.", ids)
+	if r, ok := m.Record(id); ok && r.Fork != nil {
+		for _, of := range append(slices.Clone(r.Fork.Shares), r.Fork.Of) {
+			for _, x := range apart(of) {
+				if x.ID == id {
+					continue
+				}
+				if _, err := m.keeps(ctx, x.ID, blobs); err != nil { // what its history has is purged by itself
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// keeps reports whether a workspace has one of some contents, after what nothing reaches
+// there is removed if it has.
+func (m *Manager) keeps(ctx context.Context, id string, blobs []object.ID) (bool, error) {
+	w, err := m.Get(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	defer w.Release()
+	if !slices.ContainsFunc(blobs, w.Store().HasBlob) {
+		return false, nil
+	}
+	if _, err := w.Store().Collect(ctx, gitstore.CollectOptions{Now: true, Thorough: true}); err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(blobs, w.Store().HasBlob), nil
 }
 
 // CheckUnforked fails with errs.Conflict has_forks where forks continue a
