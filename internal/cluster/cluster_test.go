@@ -18,6 +18,7 @@ import (
 	"umbra/internal/blob"
 	"umbra/internal/cluster/clustertest"
 	"umbra/internal/cluster/engine"
+	"umbra/internal/cluster/recordrow"
 	"umbra/internal/need"
 	"umbra/internal/state"
 )
@@ -86,13 +87,13 @@ func (s *service) Claim(t testing.TB, ws string) sink.Sink {
 func (s *service) Record(t testing.TB, _, bucket, key string) (value []byte, ok bool) {
 	t.Helper()
 	err := s.nodes[0].e.Do(context.Background(), func(ctx context.Context, c *engine.Conn) error {
-		return c.QueryRow(ctx, `SELECT (SELECT value FROM record WHERE key = $1)`, rowKey(bucket, key)).Scan(&value)
+		return c.QueryRow(ctx, `SELECT (SELECT value FROM record WHERE key = $1)`, recordrow.Key(bucket, key)).Scan(&value)
 	})
 	need.NoError(t, err)
 	if value == nil {
 		return nil, false
 	}
-	value, err = unpackValue(key, value)
+	value, err = recordrow.UnpackValue(key, value)
 	need.NoError(t, err)
 	return value, true
 }
@@ -115,6 +116,8 @@ func TestHealthy(t *testing.T) {
 	}{
 		{"the sink does what every sink does", testConformance},
 		{"records on several nodes do what every backend does", testRecordsConformance},
+		{"records that are packed after each change do what every backend does", testPackedConformance},
+		{"records that are packed while nodes change them", testPackWhileChanged},
 		{"a transaction of records that comes late does nothing", testLateTwin},
 		{"two nodes make the schema at once", testSchemaRace},
 		{"records of a schema with buckets", testShortKeys},

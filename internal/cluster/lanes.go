@@ -13,6 +13,7 @@ import (
 
 	"umbra/gitstore/sink"
 	"umbra/internal/cluster/engine"
+	"umbra/internal/cluster/recordrow"
 )
 
 const (
@@ -385,11 +386,11 @@ type recordArrays struct {
 func (r *recordArrays) add(g *group) {
 	last := make(map[string]int, len(g.records)) // a later value of a key is the one that stays
 	for i, rec := range g.records {
-		last[string(rowKey(rec.Bucket, string(rec.Key)))] = i
+		last[string(recordrow.Key(rec.Bucket, string(rec.Key)))] = i
 	}
 	for i, rec := range g.records {
-		if key := rowKey(rec.Bucket, string(rec.Key)); last[string(key)] == i {
-			r.ws, r.key, r.value = append(r.ws, g.ws), append(r.key, key), append(r.value, packValue(rec.Bucket, string(rec.Key), rec.Value))
+		if key := recordrow.Key(rec.Bucket, string(rec.Key)); last[string(key)] == i {
+			r.ws, r.key, r.value = append(r.ws, g.ws), append(r.key, key), append(r.value, recordrow.PackValue(rec.Bucket, string(rec.Key), rec.Value))
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"umbra/gitstore/sink"
 	"umbra/internal/cluster/engine"
+	"umbra/internal/cluster/recordrow"
 	"umbra/internal/state"
 )
 
@@ -46,10 +47,14 @@ type Records struct {
 	reads, writes chan struct{}
 	running       sync.WaitGroup
 
-	mu      sync.Mutex
-	closed  bool
-	idle    []*engine.Conn
-	writers []*writer
+	packable  func(bucket string) bool // may records of a bucket be in packs
+	packLeast int                      // how many rows make a pack of their own
+
+	mu          sync.Mutex
+	closed      bool
+	packedSince int64 // the transaction at which Pack was called last; 0: it was not
+	idle        []*engine.Conn
+	writers     []*writer
 }
 
 // writer is a row that is used by one transaction at a time.
@@ -63,7 +68,7 @@ func (n *Node) Records() *Records {
 	// A scan of a whole table would conflict with each change to it.
 	cfg.RuntimeParams["enable_seqscan"] = "off"
 	cfg.RuntimeParams["enable_bitmapscan"] = "off"
-	return &Records{n: n, cfg: cfg, reads: make(chan struct{}, recordReads), writes: make(chan struct{}, recordWrites)}
+	return &Records{n: n, cfg: cfg, packable: recordrow.Packable, packLeast: recordrow.PackLeast, reads: make(chan struct{}, recordReads), writes: make(chan struct{}, recordWrites)}
 }
 
 // Records returns the records of a cluster in which this process has no life.
@@ -214,23 +219,24 @@ func (r *Records) Each(ctx context.Context, fn func(bucket, key string, value []
 		return r.failure(err)
 	}
 	defer r.n.e.Drop(c)
-	rows, err := c.Query(ctx, `SELECT key, value FROM record ORDER BY key`)
+	rows, err := c.Query(ctx, recordrow.EachPacked)
 	if err != nil {
 		return r.failure(err)
 	}
-	var row, value []byte
+	var row, value, last []byte
+	e := recordrow.Merged{Fn: fn}
 	var failed error
-	_, err = pgx.ForEachRow(rows, []any{&row, &value}, func() error {
-		var bucket, key string
-		if bucket, key, failed = recordOf(row); failed != nil {
-			return failed
-		}
-		var unpacked []byte
-		if unpacked, failed = unpackValue(key, value); failed == nil {
-			failed = fn(bucket, key, unpacked)
+	_, err = pgx.ForEachRow(rows, []any{&row, &value, &last}, func() error {
+		if last != nil {
+			failed = e.Pack(row, value)
+		} else {
+			failed = e.Row(row, value)
 		}
 		return failed
 	})
+	if err == nil {
+		failed = e.Rest()
+	}
 	switch {
 	case failed != nil:
 		return failed

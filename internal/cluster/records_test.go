@@ -15,6 +15,7 @@ import (
 	"umbra/gitstore/sink"
 	"umbra/internal/cluster/clustertest"
 	"umbra/internal/cluster/engine"
+	"umbra/internal/cluster/recordrow"
 	"umbra/internal/need"
 	"umbra/internal/state"
 	"umbra/internal/state/statetest"
@@ -258,7 +259,7 @@ func BenchmarkRecords(b *testing.B) {
 	})
 	b.Run("put, bare", func(b *testing.B) {
 		for i := range b.N {
-			if _, err := c.Exec(ctx, `INSERT INTO record (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value`, rowKey("bare", fmt.Sprint(i)), value); err != nil {
+			if _, err := c.Exec(ctx, `INSERT INTO record (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value`, recordrow.Key("bare", fmt.Sprint(i)), value); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -280,7 +281,7 @@ func BenchmarkRecords(b *testing.B) {
 	b.Run("get, bare", func(b *testing.B) {
 		for range b.N {
 			var v []byte
-			if err := c.QueryRow(ctx, `SELECT value FROM record WHERE key = $1`, rowKey("sums", "k")).Scan(&v); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			if err := c.QueryRow(ctx, `SELECT value FROM record WHERE key = $1`, recordrow.Key("sums", "k")).Scan(&v); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 				b.Fatal(err)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 
 	"umbra/gitstore/sink"
 	"umbra/internal/cluster/engine"
+	"umbra/internal/cluster/recordrow"
 	"umbra/internal/state"
 )
 
@@ -129,48 +130,49 @@ func (t *recordTx) Get(bucket, key string) (value []byte, found bool, err error)
 	if value, known := t.own(bucket, key); known {
 		return value, value != nil, nil
 	}
-	err = t.query(func(rows pgx.Rows) error {
-		value, found = nil, false
-		for rows.Next() {
-			var row []byte
-			err := rows.Scan(&row)
-			if err == nil {
-				value, err = unpackValue(key, row)
-			}
-			if err != nil {
-				return err
-			}
-			found = true
+	row := recordrow.Key(bucket, key)
+	statement := `SELECT key, value, NULL::bytea FROM record WHERE key = $1`
+	if t.r.packable(bucket) {
+		statement = recordrow.GetPacked
+	}
+	rows, packs, err := t.stored(statement, row)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, p := range recordrow.Overridden(rows, packs) {
+		if p.Key == string(row) {
+			return p.Value, true, nil
 		}
-		return nil
-	}, `SELECT value FROM record WHERE key = $1`, rowKey(bucket, key))
-	return value, found, err
+	}
+	return nil, false, nil
 }
 
 // GetMany implements state.ManyGetter.
 func (t *recordTx) GetMany(bucket string, keys []string) (map[string][]byte, error) {
 	all := make(map[string][]byte, len(keys))
-	asked, prefix := make([][]byte, 0, len(keys)), rowPrefix(bucket)
+	asked, prefix := make([][]byte, 0, len(keys)), recordrow.Prefix(bucket)
+	wanted := make(map[string]bool, len(keys))
 	for _, key := range keys {
 		if value, known := t.own(bucket, key); !known {
-			asked = append(asked, rowKey(bucket, key))
+			asked = append(asked, recordrow.Key(bucket, key))
+			wanted[prefix+key] = true
 		} else if value != nil {
 			all[key] = value
 		}
 	}
 	for part := range slices.Chunk(asked, laterPage) {
-		err := t.query(func(rows pgx.Rows) error {
-			for rows.Next() {
-				p, err := scanPair(rows, prefix)
-				if err != nil {
-					return err
-				}
-				all[p.key] = p.value
-			}
-			return nil
-		}, `SELECT key, value FROM record WHERE key = ANY ($1)`, part)
+		statement := `SELECT key, value, NULL::bytea FROM record WHERE key = ANY ($1)`
+		if t.r.packable(bucket) {
+			statement = recordrow.GetManyPacked
+		}
+		rows, packs, err := t.stored(statement, part)
 		if err != nil {
 			return nil, err
+		}
+		for _, p := range recordrow.Overridden(rows, packs) {
+			if wanted[p.Key] {
+				all[p.Key[len(prefix):]] = p.Value
+			}
 		}
 	}
 	return all, nil
@@ -211,123 +213,97 @@ func (t *recordTx) DeleteBucket(bucket string) error {
 	return nil
 }
 
-// pair is a record in a walk.
-type pair struct {
-	key   string
-	value []byte
-}
-
-// A page is between a bound and the end of the bucket in the walk's direction.
-const (
-	ascendPage  = `SELECT key, value FROM record WHERE key >= $1 AND key < $2 ORDER BY key LIMIT $3`
-	descendPage = `SELECT key, value FROM record WHERE key < $1 AND key >= $2 ORDER BY key DESC LIMIT $3`
-)
-
 // Ascend implements state.BackendTx.
 func (t *recordTx) Ascend(bucket, from string, fn func(key string, value []byte) (bool, error)) error {
 	own := t.ownSorted(bucket)
-	own = own[sort.Search(len(own), func(i int) bool { return own[i].key >= from }):]
-	return t.walk(bucket, from, ascendPage, own, func(a, b string) bool { return a < b }, func(last string) string { return last + "\x00" }, fn)
+	own = own[sort.Search(len(own), func(i int) bool { return own[i].Key >= from }):]
+	return t.walk(bucket, from, recordrow.Ascending, own, fn)
 }
 
 // Descend implements state.BackendTx.
 func (t *recordTx) Descend(bucket, before string, fn func(key string, value []byte) (bool, error)) error {
 	own := t.ownSorted(bucket)
-	own = own[:sort.Search(len(own), func(i int) bool { return own[i].key >= before })]
+	own = own[:sort.Search(len(own), func(i int) bool { return own[i].Key >= before })]
 	slices.Reverse(own)
-	return t.walk(bucket, before, descendPage, own, func(a, b string) bool { return a > b }, func(last string) string { return last }, fn)
+	return t.walk(bucket, before, recordrow.Descending, own, fn)
 }
 
 // ownSorted returns what the transaction has changed in a bucket.
-func (t *recordTx) ownSorted(bucket string) []pair {
-	list := make([]pair, 0, len(t.changed[bucket]))
+func (t *recordTx) ownSorted(bucket string) []recordrow.Pair {
+	list := make([]recordrow.Pair, 0, len(t.changed[bucket]))
 	for key, value := range t.changed[bucket] {
-		list = append(list, pair{key, value})
+		list = append(list, recordrow.Pair{Key: key, Value: value})
 	}
-	slices.SortFunc(list, func(a, b pair) int { return cmp.Compare(a.key, b.key) })
+	slices.SortFunc(list, func(a, b recordrow.Pair) int { return cmp.Compare(a.Key, b.Key) })
 	return list
 }
 
 // walk merges the records of the database, a page at a time, with own, which are
-// newer. less is the order of the walk, and next the bound of the page after a key.
-func (t *recordTx) walk(bucket, bound, page string, own []pair, less func(a, b string) bool, next func(last string) string, fn func(string, []byte) (bool, error)) error {
-	var rows []pair
+// newer.
+func (t *recordTx) walk(bucket, bound string, d *recordrow.Direction, own []recordrow.Pair, fn func(string, []byte) (bool, error)) error {
+	var rows []recordrow.Pair
 	more, size := !t.dropped[bucket], firstPage
 	for {
-		if len(rows) == 0 && more {
+		for len(rows) == 0 && more {
 			var err error
-			if rows, err = t.page(page, bucket, bound, size); err != nil {
+			if rows, bound, more, err = t.page(d, bucket, bound, size); err != nil {
 				return err
-			}
-			if more = len(rows) == size; more {
-				bound = next(rows[len(rows)-1].key)
 			}
 			size = laterPage
 		}
-		var p pair
+		var p recordrow.Pair
 		switch {
 		case len(rows) == 0 && len(own) == 0:
 			return nil
-		case len(own) == 0 || len(rows) > 0 && less(rows[0].key, own[0].key):
+		case len(own) == 0 || len(rows) > 0 && cmp.Compare(rows[0].Key, own[0].Key) == -d.Sign:
 			p, rows = rows[0], rows[1:]
 		default:
-			if len(rows) > 0 && rows[0].key == own[0].key {
+			if len(rows) > 0 && rows[0].Key == own[0].Key {
 				rows = rows[1:]
 			}
 			p, own = own[0], own[1:]
-			if p.value == nil {
+			if p.Value == nil {
 				continue
 			}
 		}
-		if again, err := fn(p.key, p.value); err != nil || !again {
+		if again, err := fn(p.Key, p.Value); err != nil || !again {
 			return err
 		}
 	}
 }
 
-// scanPair reads a record from its row.
-func scanPair(rows pgx.Rows, prefix string) (p pair, err error) {
-	var key, value []byte
-	if err := rows.Scan(&key, &value); err != nil {
-		return p, err
+// page reads a page of a bucket, and the bound of the one after it if there may be more.
+func (t *recordTx) page(d *recordrow.Direction, bucket, bound string, size int) (list []recordrow.Pair, next string, more bool, err error) {
+	w := d.From(bucket, bound)
+	statement, args := d.Rows, []any{w.Start, w.End, size}
+	if t.r.packable(bucket) {
+		statement, args = d.Packed, append(args, recordrow.PacksOf(size))
 	}
-	p.key = string(key[len(prefix):])
-	p.value, err = unpackValue(p.key, value)
-	return p, err
-}
-
-func (t *recordTx) page(sql, bucket, bound string, size int) (list []pair, err error) {
-	prefix := rowPrefix(bucket)
-	end := rowsEnd(bucket)
-	if sql == descendPage {
-		end = []byte(prefix)
+	rows, packs, err := t.stored(statement, args...)
+	if err != nil {
+		return nil, "", false, err
 	}
-	err = t.query(func(rows pgx.Rows) error {
-		list = make([]pair, 0, size)
-		for rows.Next() {
-			p, err := scanPair(rows, prefix)
-			if err != nil {
-				return err
-			}
-			list = append(list, p)
-		}
-		return nil
-	}, sql, rowKey(bucket, bound), end, size)
-	return list, err
+	list, next, more = w.Page(rows, packs, size)
+	return list, next, more, nil
 }
 
 // The statements of a commit that changes something. Each does nothing unless the
 // writer's row is as it was left.
 const (
 	dropBucket  = `DELETE FROM record r USING writer w WHERE r.key >= $1 AND r.key < $2 AND w.id = $3 AND w.nonce = $4 AND w.fence = $5`
+	dropPacks   = `DELETE FROM packed p USING writer w WHERE p.first >= $1 AND p.first < $2 AND w.id = $3 AND w.nonce = $4 AND w.fence = $5`
 	writeRecord = `WITH me AS (UPDATE writer SET nonce = $1, used = now() WHERE id = $2 AND nonce = $3 AND fence = $4 RETURNING id),
 		put AS (
 			INSERT INTO record (key, value)
-			SELECT p.key, p.value FROM unnest($5::bytea[], $6::bytea[]) AS p (key, value), me
+			SELECT p.Key, p.Value FROM unnest($5::bytea[], $6::bytea[]) AS p (key, value), me
 			ON CONFLICT (key) DO UPDATE SET value = excluded.value),
+		hidden AS (
+			INSERT INTO record (key, value)
+			SELECT g.key, NULL FROM unnest($7::bytea[]) AS g (key), me WHERE ` + recordrow.Covers + `
+			ON CONFLICT (key) DO UPDATE SET value = NULL),
 		gone AS (
 			DELETE FROM record r USING unnest($7::bytea[]) AS g (key), me
-			WHERE r.key = g.key)
+			WHERE r.key = g.key AND NOT ` + recordrow.Covers + `)
 		SELECT current_setting('synchronous_standby_names') FROM me`
 	// It waits for a transaction of the writer that is on its way, and for the
 	// standby: what it finds is for ever.
@@ -406,15 +382,17 @@ func (t *recordTx) write(nonce int64) (stands bool, err error) {
 		b.Queue(t.begin())
 	}
 	for bucket := range t.dropped {
-		b.Queue(dropBucket, []byte(rowPrefix(bucket)), rowsEnd(bucket), w.id, w.nonce, w.fence)
+		for _, drop := range []string{dropBucket, dropPacks} {
+			b.Queue(drop, []byte(recordrow.Prefix(bucket)), recordrow.End(bucket), w.id, w.nonce, w.fence)
+		}
 	}
 	keys, values, gone := [][]byte{}, [][]byte{}, [][]byte{}
 	for bucket, records := range t.changed {
 		for key, value := range records {
 			if value != nil {
-				keys, values = append(keys, rowKey(bucket, key)), append(values, packValue(bucket, key, value))
+				keys, values = append(keys, recordrow.Key(bucket, key)), append(values, recordrow.PackValue(bucket, key, value))
 			} else if !t.dropped[bucket] {
-				gone = append(gone, rowKey(bucket, key))
+				gone = append(gone, recordrow.Key(bucket, key))
 			}
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"umbra/gitstore/sink"
 	"umbra/internal/blob"
 	"umbra/internal/cluster/engine"
+	"umbra/internal/cluster/recordrow"
 )
 
 // sweepKey is the object that says which database swept the store last. The
@@ -276,7 +277,7 @@ func (n *Node) named(ctx context.Context, store blob.Store, ws string) (map[stri
 				(SELECT array_agg(data) FROM journal WHERE ws = $1 AND octet_length(data) > 0),
 				(SELECT array_agg(key) FROM garbage WHERE starts_with(key, $1 || '/')),
 				(SELECT array_agg(convert_from(substr(key, $2), 'UTF8')) FROM record WHERE key >= $3 AND key < $4)
-				FROM (SELECT) one LEFT JOIN workspace w ON w.id = $1`, ws, len(rowPrefix(keptObjects))+1, rowKey(keptObjects, ws+"/"), rowKey(keptObjects, ws+"0")).Scan(&r.manifest, &r.key, &r.groups, &r.garbage, &r.kept)
+				FROM (SELECT) one LEFT JOIN workspace w ON w.id = $1`, ws, len(recordrow.Prefix(keptObjects))+1, recordrow.Key(keptObjects, ws+"/"), recordrow.Key(keptObjects, ws+"0")).Scan(&r.manifest, &r.key, &r.groups, &r.garbage, &r.kept)
 			if errors.Is(err, pgx.ErrNoRows) {
 				err = nil
 			}

@@ -113,8 +113,11 @@ func (n *Node) followDrain() {
 	}
 }
 
-// sweep sweeps the object store as long as this node is the first of the live ones.
+// sweep sweeps the object store, and packs the records that nothing changes, as long as
+// this node is the first of the live ones.
 func (n *Node) sweep() {
+	records := n.c.Records()
+	defer func() { _ = records.Close() }() // it returns no error
 	// Not at once: servers that start together would all list the store.
 	t := time.NewTimer(sweepEvery/2 + rand.N(sweepEvery/2))
 	defer t.Stop()
@@ -149,6 +152,13 @@ func (n *Node) sweep() {
 		}
 		if swept != (cluster.Swept{}) {
 			n.opt.Log.Info("the object store was swept", "dropped", swept.Garbage, "orphans", swept.Orphans)
+		}
+		moved, err := records.Pack(n.ctx)
+		if err != nil && n.ctx.Err() == nil {
+			n.opt.Log.Warn("records were not packed", "error", err)
+		}
+		if moved > 0 {
+			n.opt.Log.Info("records were packed", "rows", moved)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"umbra/internal/blob/blobtest"
+	"umbra/internal/cluster"
 	"umbra/internal/cluster/clustertest"
 	"umbra/internal/need"
 )
@@ -293,6 +294,7 @@ func TestIdleFigure(t *testing.T) {
 			w.drain(m)
 			w.undrain(m)
 		}
+		w.pack()
 		vacuumed(w)
 		bytesOf := func(tables string) int64 {
 			n, err := strconv.ParseInt(w.pair.A.SQL("SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace WHERE s.nspname = 'public' AND c.relkind IN ('r', 'p') AND (c.relname "+tables+")"), 10, 64)
@@ -302,7 +304,7 @@ func TestIdleFigure(t *testing.T) {
 		for _, m := range w.members {
 			memory += residentOf(t, m.server.PID())
 		}
-		return bytesOf("= 'workspace'"), bytesOf("= 'record'"), len(w.s3.Keys()), memory
+		return bytesOf("= 'workspace'"), bytesOf("IN ('record', 'packed')"), len(w.s3.Keys()), memory
 	}
 	database, records, objects, memory := size()
 	var making sync.WaitGroup
@@ -328,6 +330,20 @@ func TestIdleFigure(t *testing.T) {
 		n, float64(database2-database)/each, float64(records2-records)/each, float64(objects2-objects)/each, float64(memory2-memory)/each, w.requests()-requests, lease*5)
 }
 
+// pack packs the records, as a node does of those that nothing changed for ten minutes.
+func (w *world) pack() {
+	w.t.Helper()
+	admin, err := cluster.Look(w.t.Context(), cluster.Options{URL: w.pair.A.URL(w.pair.A.Address(), w.pair.B.Address()), Wait: time.Minute})
+	need.NoError(w.t, err)
+	defer admin.Close()
+	records := admin.Records()
+	defer func() { need.NoError(w.t, records.Close()) }()
+	for range 2 { // the first call notes the time
+		_, err = records.Pack(w.t.Context())
+		need.NoError(w.t, err)
+	}
+}
+
 // vacuumed rewrites the tables without the rows that were removed. Those which an older
 // transaction still sees would stay: it waits for the end of all that run now.
 func vacuumed(w *world) {
@@ -335,9 +351,9 @@ func vacuumed(w *world) {
 	next := w.pair.A.SQL("SELECT pg_snapshot_xmax(pg_current_snapshot())")
 	need.NoError(w.t, clustertest.Await(time.Minute, func() (bool, error) {
 		w.pair.A.SQL("SELECT pg_current_xact_id()")
-		return w.pair.A.SQL("SELECT pg_snapshot_xmin(pg_current_snapshot()) >= '"+next+"'::xid8 AND NOT EXISTS (SELECT FROM pg_stat_activity WHERE age(backend_xmin) > age('"+next+"'::xid8::xid)) AND NOT EXISTS (SELECT FROM journal)") == "t", nil
+		return w.pair.A.SQL("SELECT pg_snapshot_xmin(pg_current_snapshot()) >= '"+next+"'::xid8 AND NOT EXISTS (SELECT FROM pg_stat_activity WHERE age(backend_xmin) > age('"+next+"'::xid8::xid)) AND NOT EXISTS (SELECT FROM pg_replication_slots WHERE age(xmin) > age('"+next+"'::xid8::xid)) AND NOT EXISTS (SELECT FROM journal)") == "t", nil
 	}))
-	for _, table := range []string{"workspace", "record", "journal"} {
+	for _, table := range []string{"workspace", "record", "packed", "journal"} {
 		w.pair.A.SQL("VACUUM FULL " + table)
 	}
 }

@@ -1,4 +1,4 @@
-package cluster
+package recordrow
 
 import (
 	"bytes"
@@ -12,19 +12,19 @@ import (
 // together.
 func TestRecordRows(t *testing.T) {
 	buckets := []string{"tasks", "tasks_by_time", "workspaces_index", "area_files", "area_filesx", ""}
-	for name := range bucketCodes {
+	for name := range Codes {
 		buckets = append(buckets, name)
 	}
 	for _, bucket := range buckets {
 		for _, key := range []string{"", "\x00", "a", "\xff\xff\x00b"} {
-			row := rowKey(bucket, key)
-			b, k, err := recordOf(row)
+			row := Key(bucket, key)
+			b, k, err := RecordOf(row)
 			need.NoError(t, err)
 			if b != bucket || k != key {
 				t.Errorf("the row of %q in %q is of %q in %q", key, bucket, k, b)
 			}
 			for _, other := range buckets {
-				in := bytes.Compare(row, rowKey(other, "")) >= 0 && bytes.Compare(row, rowsEnd(other)) < 0
+				in := bytes.Compare(row, Key(other, "")) >= 0 && bytes.Compare(row, End(other)) < 0
 				if in != (other == bucket) {
 					t.Errorf("%q of %q is among the rows of %q: %v", key, bucket, other, in)
 				}
@@ -32,7 +32,7 @@ func TestRecordRows(t *testing.T) {
 		}
 	}
 	for _, row := range []string{"", "\x00tasks", "\x7fx"} {
-		if _, _, err := recordOf([]byte(row)); err == nil {
+		if _, _, err := RecordOf([]byte(row)); err == nil {
 			t.Errorf("%q is a record's row", row)
 		}
 	}
@@ -43,23 +43,23 @@ func TestRecordRows(t *testing.T) {
 func TestRecordValues(t *testing.T) {
 	for _, value := range []string{"", "\x00", "\x01", "\x02", "{}", `{"id":"a-1","status":"executing"}`, strings.Repeat("x", 100_000)} {
 		for _, bucket := range []string{"tasks", "area_data"} {
-			got, err := unpackValue("a-1", packValue(bucket, "a-1", []byte(value)))
+			got, err := UnpackValue("a-1", PackValue(bucket, "a-1", []byte(value)))
 			need.NoError(t, err)
 			if string(got) != value {
 				t.Errorf("%q in %q is %q", value, bucket, got)
 			}
 		}
 	}
-	if packValue("tasks", "a", nil) != nil {
+	if PackValue("tasks", "a", nil) != nil {
 		t.Error("a removed record has a value")
 	}
 	record := `{"id":"idle-39-25375485","root":"","kind":"virtual","namespace":["idle","39"],"created":"2026-11-27T22:51:11.161630705Z",` +
 		`"last_used":"2026-11-27T22:51:12.832712491Z","dev":0,"ino":0,"rest":{"head":"0a01937148a8597610e34ce5ea185dc469d81e1d","disk_bytes":2749}}`
-	packed := packValue("workspaces", "idle-39-25375485", []byte(record))
+	packed := PackValue("workspaces", "idle-39-25375485", []byte(record))
 	if len(packed) > 110 {
 		t.Errorf("a workspace's record of %d bytes takes %d", len(record), len(packed))
 	}
-	if _, err := unpackValue("idle-39-25375485", packed[:len(packed)/2]); err == nil {
+	if _, err := UnpackValue("idle-39-25375485", packed[:len(packed)/2]); err == nil {
 		t.Error("a torn value was read")
 	}
 }

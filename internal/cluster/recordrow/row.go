@@ -1,4 +1,4 @@
-package cluster
+package recordrow
 
 import (
 	"fmt"
@@ -7,47 +7,47 @@ import (
 	"strings"
 )
 
-// bucketCodes are what the keys of a bucket begin with in the table of records: a
+// Codes are what the keys of a bucket begin with in the table of records: a
 // workspace at rest has a row in most of these buckets, and its key is in the row and in
 // the index. A code is for ever. A bucket that has none yet may get one, or lose it,
 // only with a migration of its records.
-var bucketCodes = map[string]byte{
+var Codes = map[string]byte{
 	"answers": 1, "calls": 2, "calls_by": 3, "calls_order": 4, "calls_seen": 5, "sessions": 6, "sessions_by_key": 7,
 	"sessions_by_use": 8, "tasks": 9, "tasks_by_key": 10, "tasks_by_parent": 11, "tasks_by_status": 12, "tasks_by_time": 13,
 	"tasks_by_workspace": 14, "tasks_count": 15, "tasks_live_on": 16, "toolsets": 17, "toolsets_by_key": 18,
 	"workspaces": 19, "workspaces_index": 20,
 }
 
-// bucketNames is bucketCodes the other way round.
+// bucketNames is Codes the other way round.
 var bucketNames = func() map[byte]string {
 	names := map[byte]string{}
-	for name, code := range bucketCodes {
+	for name, code := range Codes {
 		names[code] = name
 	}
 	return names
 }()
 
-// rowPrefix returns what the keys of a bucket's rows begin with: its code, or its name
+// Prefix returns what the keys of a bucket's rows begin with: its code, or its name
 // between two zeros.
-func rowPrefix(bucket string) string {
-	if code, ok := bucketCodes[bucket]; ok {
+func Prefix(bucket string) string {
+	if code, ok := Codes[bucket]; ok {
 		return string([]byte{code})
 	}
 	return "\x00" + bucket + "\x00"
 }
 
-// rowKey returns the key of a record's row.
-func rowKey(bucket, key string) []byte { return []byte(rowPrefix(bucket) + key) }
+// Key returns the key of a record's row.
+func Key(bucket, key string) []byte { return []byte(Prefix(bucket) + key) }
 
-// rowsEnd returns the first key after those of a bucket's rows.
-func rowsEnd(bucket string) []byte {
-	end := []byte(rowPrefix(bucket))
+// End returns the first key after those of a bucket's rows.
+func End(bucket string) []byte {
+	end := []byte(Prefix(bucket))
 	end[len(end)-1]++
 	return end
 }
 
-// recordOf returns the record that a row is of.
-func recordOf(row []byte) (bucket, key string, err error) {
+// RecordOf returns the record that a row is of.
+func RecordOf(row []byte) (bucket, key string, err error) {
 	if len(row) > 0 {
 		if bucket, ok := bucketNames[row[0]]; ok {
 			return bucket, string(row[1:]), nil
@@ -59,11 +59,11 @@ func recordOf(row []byte) (bucket, key string, err error) {
 	return "", "", fmt.Errorf("cluster: a record's key %q has no bucket", row)
 }
 
-// shortKeys takes the name of the bucket out of the rows of records.
-var shortKeys = func() []string {
+// ShortKeys takes the name of the bucket out of the rows of records.
+var ShortKeys = func() []string {
 	code := &strings.Builder{}
-	for _, name := range slices.Sorted(maps.Keys(bucketCodes)) {
-		fmt.Fprintf(code, ` WHEN '%s' THEN '\x%02x'::bytea`, name, bucketCodes[name])
+	for _, name := range slices.Sorted(maps.Keys(Codes)) {
+		fmt.Fprintf(code, ` WHEN '%s' THEN '\x%02x'::bytea`, name, Codes[name])
 	}
 	return []string{
 		`LOCK TABLE record IN ACCESS EXCLUSIVE MODE`,

@@ -1,4 +1,4 @@
-package cluster
+package recordrow
 
 import (
 	"bytes"
@@ -23,8 +23,8 @@ var packedBuckets = map[string]bool{"tasks": true, "workspaces": true}
 const packDictionary = `0123456789abcdef","key_hash":"","parent":"","deleted":true,"status":"completed"}"status":"executing"}` +
 	`{"id":"","workspace":"{"id":"","root":"","kind":"virtual","namespace":["","created":"202","last_used":"202Z","dev":0,"ino":0,"rest":{"head":"","disk_bytes":`
 
-// packValue returns the value of a record's row; nil for nil.
-func packValue(bucket, key string, value []byte) []byte {
+// PackValue returns the value of a record's row; nil for nil.
+func PackValue(bucket, key string, value []byte) []byte {
 	if packedBuckets[bucket] && len(value) > 0 {
 		b := bytes.NewBuffer([]byte{deflated})
 		// A bytes.Buffer takes everything.
@@ -38,8 +38,8 @@ func packValue(bucket, key string, value []byte) []byte {
 	return value
 }
 
-// unpackValue returns the value of a record from that of its row. It is not nil.
-func unpackValue(key string, row []byte) ([]byte, error) {
+// UnpackValue returns the value of a record from that of its row. It is not nil.
+func UnpackValue(key string, row []byte) ([]byte, error) {
 	switch {
 	case len(row) == 0:
 		return []byte{}, nil
