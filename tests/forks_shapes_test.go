@@ -329,3 +329,20 @@ func TestForksAtOnePath(t *testing.T) {
 		t.Errorf("%v", left)
 	}
 }
+
+// Virtual workspaces that are made in one second begin with the same commit, and are related
+// no more than others.
+func TestForkMergeOfUnrelated(t *testing.T) {
+	p := newProject(t, nil)
+	var ids []string
+	for _, id := range []string{"v1", "v2", "v3", "v4"} {
+		r := p.post(t, "/tasks", map[string]any{"task_id": id, "goal": "g", "kind": "virtual", "namespace": []string{id}}).want(t, 201)
+		ids = append(ids, r.str(t, "workspace_id"))
+	}
+	for _, id := range []string{"v1", "v2", "v3", "v4"} {
+		p.call(t, "PUT", "/tasks/"+id+"/content?path="+id, []byte("mine\n")).want(t, 201)
+	}
+	for i, id := range ids[1:] {
+		p.post(t, "/workspaces/"+ids[i]+"/merge", map[string]any{"into": id}).fails(t, 422, "unrelated")
+	}
+}

@@ -644,7 +644,7 @@ func (s *Service) checkMerged(ctx context.Context, rec workspaces.Record) error 
 		return err
 	}
 	defer into.Release()
-	res, err := merge.Do(ctx, merge.Side{W: w, Lineage: s.lineage(w.ID())}, merge.Side{W: into, Lineage: s.lineage(into.ID())}, merge.Request{DryRun: true})
+	res, err := merge.Do(ctx, s.side(w), s.side(into), merge.Request{DryRun: true})
 	if err != nil || len(res.Files) == 0 && len(res.Conflicts) == 0 {
 		return err
 	}

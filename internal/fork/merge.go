@@ -121,7 +121,7 @@ func (s *Service) merge(ctx context.Context, from, into *workspace.Workspace, se
 	if err := from.Store().Publish(ctx); err != nil {
 		return nil, "", err
 	}
-	a, b := merge.Side{W: from, Lineage: s.lineage(from.ID())}, merge.Side{W: into, Lineage: s.lineage(into.ID())}
+	a, b := s.side(from), s.side(into)
 	if req.By.TaskID != "" {
 		ref, err := s.o.Tasks.Get(ctx, req.By.TaskID, sees)
 		if err != nil {
@@ -195,19 +195,19 @@ func (s *Service) mergeTask(ctx context.Context, from, into *workspace.Workspace
 	}
 }
 
-// lineage lists a workspace and what it is a fork of, each with the newest commit
-// that the workspace shares with it.
-func (s *Service) lineage(id string) []merge.Ancestor {
-	out := []merge.Ancestor{{ID: id, Seq: math.MaxUint64}}
-	least := uint64(math.MaxUint64)
+// side lists a workspace and what it is a fork of, each with the newest commit that the
+// workspace shares with it.
+func (s *Service) side(w *workspace.Workspace) merge.Side {
+	id, least := w.ID(), uint64(math.MaxUint64)
+	out := merge.Side{W: w, Lineage: []merge.Ancestor{{ID: id, Seq: least}}}
 	for {
 		rec, ok := s.o.Workspaces.Record(id)
 		if !ok || rec.Fork == nil {
 			return out
 		}
-		least = min(least, rec.Fork.Seq)
-		out = append(out, merge.Ancestor{ID: rec.Fork.Of, Seq: least})
-		id = rec.Fork.Of
+		id, least = rec.Fork.Of, min(least, rec.Fork.Seq)
+		out.Lineage = append(out.Lineage, merge.Ancestor{ID: id, Seq: least})
+		out.Shares = append(out.Shares, rec.Fork.Shares...)
 	}
 }
 

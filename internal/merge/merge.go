@@ -126,6 +126,21 @@ func errStale() error {
 type Side struct {
 	W       *workspace.Workspace
 	Lineage []Ancestor
+	Shares  []string // further workspaces whose history these have; one between was deleted
+}
+
+// related reports whether two sides have history of one workspace. Equal commits alone do not
+// mean that: empty workspaces that are made in one second begin with the same.
+func related(a, b Side) bool {
+	ids := func(s Side) []string {
+		out := slices.Clone(s.Shares)
+		for _, x := range s.Lineage {
+			out = append(out, x.ID)
+		}
+		return out
+	}
+	other := ids(b)
+	return slices.ContainsFunc(ids(a), func(id string) bool { return slices.Contains(other, id) })
 }
 
 // Ancestor is a workspace that another is a fork of, directly or not.
@@ -181,7 +196,7 @@ func sharedUntil(ctx context.Context, a, b *gitstore.Store) (uint64, error) {
 // "plan_stale"; the errors of workspace.Apply.
 func Do(ctx context.Context, from, into Side, req Request) (*Result, error) {
 	since, ok := base(from, into)
-	if !ok {
+	if !ok && related(from, into) {
 		var err error
 		if since, err = sharedUntil(ctx, from.W.Store(), into.W.Store()); err != nil {
 			return nil, err
