@@ -174,8 +174,8 @@ func recordsStandbyAway(t *testing.T, p *clustertest.Pair) {
 }
 
 // TestRecordsFailover adds on two nodes while the engine is killed, paused and
-// failed over, and counts: what was acknowledged is there once, what was refused is
-// not.
+// failed over and the record is packed, and counts: what was acknowledged is there once,
+// what was refused is not.
 func TestRecordsFailover(t *testing.T) {
 	p := clustertest.Start(t, clustertest.Options{Standby: true})
 	url := p.A.Database(t, p.A.Address(), p.B.Address())
@@ -183,9 +183,22 @@ func TestRecordsFailover(t *testing.T) {
 	for _, name := range []string{"n1", "n2"} {
 		all = append(all, records(t, open(t, url, name, func(o *Options) { o.Wait = 4 * time.Second })))
 	}
+	packed := newPacking(all...)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
-	var acked, unknown, refused atomic.Int64
+	var acked, unknown, refused, packs atomic.Int64
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if packed.pack() == nil {
+				packs.Add(1)
+			}
+		}
+	})
 	for i := range 6 {
 		wg.Go(func() {
 			for {
@@ -235,7 +248,10 @@ func TestRecordsFailover(t *testing.T) {
 	if least, most := acked.Load(), acked.Load()+unknown.Load(); got < least || got > most {
 		t.Errorf("counted to %d; %d were acknowledged, %d are unknown, %d were refused", got, acked.Load(), unknown.Load(), refused.Load())
 	}
-	t.Logf("%d acknowledged, %d unknown, %d refused, counted to %d", acked.Load(), unknown.Load(), refused.Load(), got)
+	if packs.Load() == 0 {
+		t.Error("the record was never packed")
+	}
+	t.Logf("%d acknowledged, %d unknown, %d refused, counted to %d, packed %d times", acked.Load(), unknown.Load(), refused.Load(), got, packs.Load())
 }
 
 // BenchmarkRecords compares with the bare statements, in turns.
