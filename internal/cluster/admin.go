@@ -235,17 +235,17 @@ func (a *Admin) Workspaces(ctx context.Context, store blob.Store, ids []string) 
 	for _, id := range ids {
 		w := WorkspaceStatus{ID: id}
 		var manifest []byte
-		var manifestKey, owner, pinned string
+		var key, owner, pinned string
 		var live bool
 		var adopted *Adoption
 		var heads [][]byte
 		err := a.n.e.Do(ctx, func(ctx context.Context, c *engine.Conn) error {
-			err := c.QueryRow(ctx, `SELECT w.kind, w.epoch, w.manifest, coalesce(w.manifest_key, ''), coalesce(n.name, ''), coalesce(w.pinned, ''),
+			err := c.QueryRow(ctx, `SELECT w.kind, w.epoch, w.manifest, `+manifestKey+`, coalesce(n.name, ''), coalesce(w.pinned, ''),
 					EXISTS (SELECT FROM node WHERE name = w.pinned AND state <> 'dead'),
 					(SELECT coalesce(sum(octet_length(data)), 0) FROM journal WHERE ws = w.id),
 					(SELECT array_agg(substr(data, 1, 65536) ORDER BY pos) FROM journal WHERE ws = w.id AND octet_length(data) > 0), w.adopted
 				FROM workspace w LEFT JOIN node n ON n.life = w.owner AND n.state <> 'dead' WHERE w.id = $1`, id).
-				Scan(&w.Kind, &w.Epoch, &manifest, &manifestKey, &owner, &pinned, &live, &w.UnsealedBytes, &heads, &adopted)
+				Scan(&w.Kind, &w.Epoch, &manifest, &key, &owner, &pinned, &live, &w.UnsealedBytes, &heads, &adopted)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return fmt.Errorf("%w: %s", ErrNotFound, id)
 			}
@@ -254,8 +254,8 @@ func (a *Admin) Workspaces(ctx context.Context, store blob.Store, ids []string) 
 		if err != nil {
 			return nil, err
 		}
-		if manifestKey != "" {
-			if manifest, err = readObject(ctx, store, manifestKey); err != nil {
+		if key != "" {
+			if manifest, err = readObject(ctx, store, key); err != nil {
 				return nil, err
 			}
 		}

@@ -109,7 +109,7 @@ const (
 	claimTakeover = `INSERT INTO journal (ws, pos, epoch, nonce, data)
 		SELECT id, greatest(base_pos, (SELECT max(pos) FROM journal WHERE ws = id)) + 1, epoch, $3, ''
 		FROM workspace WHERE id = $1 AND owner = $2`
-	claimRead = `SELECT w.epoch, w.manifest, coalesce(w.manifest_key, ''), w.manifest_ver, w.base_pos, w.owner = $2, coalesce(w.pinned, ''), current_setting('synchronous_standby_names'),
+	claimRead = `SELECT w.epoch, w.manifest, ` + manifestKey + `, w.manifest_ver, w.base_pos, w.owner = $2, coalesce(w.pinned, ''), current_setting('synchronous_standby_names'),
 		n.life, n.name, n.address, n.url, n.version, n.state = 'draining'
 		FROM workspace w LEFT JOIN node n ON n.life = w.owner AND n.state <> 'dead' WHERE w.id = $1`
 	claimTail = `SELECT pos, data FROM journal

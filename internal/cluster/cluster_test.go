@@ -167,7 +167,8 @@ func testBeatBesideLanes(t *testing.T, p *clustertest.Pair) {
 	within(20*time.Second, "the engine's state beside a beat", func() { n.Engine() })
 }
 
-// testShortKeys upgrades records that were written before the migration to short keys.
+// testShortKeys upgrades records and the name of a manifest that were written before the
+// migration to short keys.
 func testShortKeys(t *testing.T, p *clustertest.Pair) {
 	url := p.A.Database(t)
 	all := migrations
@@ -176,8 +177,12 @@ func testShortKeys(t *testing.T, p *clustertest.Pair) {
 	open(t, url, "n1").abandon()
 	db := strings.TrimSuffix(url[strings.LastIndexByte(url, '/')+1:], "?sslmode=disable")
 	p.A.In(db).SQL(`INSERT INTO record (bucket, key, value) VALUES ('tasks', '1', 'one'), ('tasks_by_time', '\x00ff', 'two'), ('none', '', 'three'), ('none', 'x', '\x0102'), ('none', 'y', '')`)
+	p.A.In(db).SQL(`INSERT INTO workspace (id, kind, manifest_key) VALUES ('w', 'virtual', 'w/1-x.manifest')`)
 	migrations = all
 	n := open(t, url, "n2")
+	if got := p.A.In(db).SQL(`SELECT manifest_key, ` + manifestKey + ` FROM workspace w`); got != "1-x|w/1-x.manifest" {
+		t.Errorf("the manifest of a workspace is %s", got)
+	}
 	r := n.Records()
 	defer func() { need.NoError(t, r.Close()) }()
 	got := []string{}

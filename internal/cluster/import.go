@@ -66,7 +66,7 @@ func (n *Node) view(ctx context.Context, e *engine.Engine, store blob.Store, ws 
 	err := e.Do(ctx, func(ctx context.Context, conn *engine.Conn) error {
 		var pos []int64
 		var data [][]byte
-		err := conn.QueryRow(ctx, `SELECT w.epoch, w.manifest, coalesce(w.manifest_key, ''), w.manifest_ver, w.base_pos,
+		err := conn.QueryRow(ctx, `SELECT w.epoch, w.manifest, `+manifestKey+`, w.manifest_ver, w.base_pos,
 				(SELECT array_agg(pos ORDER BY pos) FROM journal WHERE ws = w.id AND pos > w.base_pos),
 				(SELECT array_agg(data ORDER BY pos) FROM journal WHERE ws = w.id AND pos > w.base_pos)
 			FROM workspace w WHERE w.id = $1`, ws).Scan(&c.Epoch, &c.manifest, &c.manifestKey, &c.version, &c.base, &pos, &data)
@@ -263,7 +263,7 @@ func (d *Draft) Publish(ctx context.Context) error {
 	ours := make(chan bool, 8)
 	err := d.n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
 		_, err := c.Exec(ctx, `INSERT INTO workspace (id, kind, namespace, epoch, manifest, manifest_key, manifest_ver, bytes, pinned)
-			VALUES ($1, $2, NULLIF($3, ''), $4, $5, $6, $7, $8, NULLIF($9, '')) ON CONFLICT DO NOTHING`,
+			VALUES ($1, $2, NULLIF($3, ''), $4, $5, left(substr($6::text, length($1::text) + 2), -9), $7, $8, NULLIF($9, '')) ON CONFLICT DO NOTHING`,
 			d.w.ID, d.w.Kind, d.w.Namespace, draftEpoch, inline, key, int64(m.Version), size, d.w.Pinned)
 		if err != nil {
 			return err
@@ -271,7 +271,7 @@ func (d *Draft) Publish(ctx context.Context) error {
 		// It is looked for, since an attempt before may have added it; and that writes, so
 		// that the answer waits for the standby.
 		var names string
-		err = c.QueryRow(ctx, `UPDATE workspace SET last_used = last_used WHERE id = $1 AND (manifest = $2 OR manifest_key = $3)
+		err = c.QueryRow(ctx, `UPDATE workspace SET last_used = last_used WHERE id = $1 AND (manifest = $2 OR manifest_key = left(substr($3::text, length(id) + 2), -9))
 			RETURNING current_setting('synchronous_standby_names')`, d.w.ID, inline, key).Scan(&names)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):

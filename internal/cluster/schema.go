@@ -105,7 +105,12 @@ var packs = []string{
 	`CREATE TABLE packed (first bytea PRIMARY KEY, last bytea NOT NULL, data bytea NOT NULL) WITH (autovacuum_vacuum_scale_factor = 0.02)`,
 	`ALTER TABLE packed ALTER COLUMN data SET STORAGE EXTERNAL`,
 	`ALTER TABLE workspace SET (fillfactor = 100)`,
+	`UPDATE workspace SET manifest_key = left(substr(manifest_key, length(id) + 2), -9) WHERE manifest_key IS NOT NULL`,
 }
+
+// manifestKey is the name of the object that has the manifest of a workspace w; empty:
+// none has. The row has it without the workspace's ID and without the ending.
+const manifestKey = `coalesce(w.id || '/' || w.manifest_key || '.manifest', '')`
 
 func journalPartitions() []string {
 	var list []string

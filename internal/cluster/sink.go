@@ -264,7 +264,7 @@ func (e *exactReader) Close() error { return e.r.Close() }
 // The switch to another manifest: one statement, so that a reader sees the groups
 // in the log or in the packs. An epoch that is over changes nothing.
 const swapManifest = `WITH w AS (
-		UPDATE workspace w SET manifest = $5, manifest_key = $6, manifest_ver = $4, base_pos = $7, bytes = $8, sealed_at = now()
+		UPDATE workspace w SET manifest = $5, manifest_key = left(substr($6::text, length(w.id) + 2), -9), manifest_ver = $4, base_pos = $7, bytes = $8, sealed_at = now()
 		FROM (SELECT $1::text AS ws, $2::bigint AS epoch) i
 		WHERE w.id = i.ws AND w.epoch = i.epoch AND w.manifest_ver = $3 AND w.base_pos <= $7
 		RETURNING w.id),

@@ -273,7 +273,7 @@ func (n *Node) named(ctx context.Context, store blob.Store, ws string) (map[stri
 		result := make(chan rows, 8)
 		err := n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
 			var r rows
-			err := c.QueryRow(ctx, `SELECT w.manifest, coalesce(w.manifest_key, ''),
+			err := c.QueryRow(ctx, `SELECT w.manifest, `+manifestKey+`,
 				(SELECT array_agg(data) FROM journal WHERE ws = $1 AND octet_length(data) > 0),
 				(SELECT array_agg(key) FROM garbage WHERE starts_with(key, $1 || '/')),
 				(SELECT array_agg(convert_from(substr(key, $2), 'UTF8')) FROM record WHERE key >= $3 AND key < $4)
