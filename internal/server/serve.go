@@ -27,9 +27,22 @@ import (
 	"umbra/internal/tlscert"
 )
 
-// closePatience is what is left of a stop's ten seconds for what lies below the
-// server, after httpapi.Server.Stop.
+// closePatience is the least that is left of a stop's ten seconds for what lies below
+// the server, after httpapi.Server.Stop.
 const closePatience = 900 * time.Millisecond
+
+// stopPatience is how long a stop takes at most, but for what a cluster's node does first.
+const stopPatience = 10*time.Second - logPatience
+
+// closeUntil is when what lies below the server must be closed, in a stop that began then: a
+// stop that took little so far has its ten seconds, on a machine where syncs are slow too.
+func closeUntil(began, now time.Time) time.Time {
+	until := began.Add(stopPatience)
+	if least := now.Add(closePatience); until.Before(least) {
+		return least
+	}
+	return until
+}
 
 // leavePatience is how long a node of a cluster has for handing its workspaces over
 // while it still serves.
@@ -165,6 +178,7 @@ func Serve(ctx context.Context, cfg config.Config, o Options, stdout, stderr io.
 	case err = <-served:
 		log.Error("the listener failed", "error", err)
 	}
+	began := time.Now()
 	// A second signal ends the program at once, as the system does it.
 	stopSignals()
 	if err := dir.Announce(""); err != nil {
@@ -183,7 +197,7 @@ func Serve(ctx context.Context, cfg config.Config, o Options, stdout, stderr io.
 	if !deps.Server.Stop() {
 		log.Warn("some requests did not end in time")
 	}
-	closing, cancel := context.WithTimeout(context.Background(), closePatience)
+	closing, cancel := context.WithDeadline(context.Background(), closeUntil(began, time.Now()))
 	defer cancel()
 	err = errors.Join(err, deps.Close(closing))
 	log.Info("stopped")
