@@ -179,7 +179,7 @@ func (o *order) try(t *task) bool {
 	case prune:
 		return o.prune(t)
 	case makeDir:
-		if is := o.at[t.To]; is != nil && is.Prune && !is.done {
+		if is := o.at[t.To]; is != nil && is.Prune && !is.done && o.placed(t.To) {
 			// It is removed and made again: it stays.
 			is.done, t.done = true, true
 			delete(o.at, t.To)

@@ -519,6 +519,12 @@ func TestScripts(t *testing.T) {
 			A: mv b tmp; put b "b\n"
 			crash 838691
 			crash 330040`,
+		"a directory goes back to where a file of it already is": `
+			A: put dir/sub/y z
+			A: mv dir empty
+			A: put n z
+			revert A change 31
+			revert A`,
 		"a directory that only its ignored files are left in is renamed, and written to under the old name": `
 			A: del dir/sub/y; mv dir n/in
 			A: put dir/sub/y z
