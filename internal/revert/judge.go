@@ -270,18 +270,21 @@ func nextOf(c *history.Chain, r *history.Run) uint64 {
 
 // permissions finds the bits of a file that others replaced or removed.
 func (j *judge) permissions(t *target, r *history.Run) error {
-	if err := j.permissionsAt(t, r, r.After.Path); err != nil || t.chain.Now == r.After.Path {
+	recorded, err := j.permissionsAt(t, r, r.After.Path)
+	if err != nil || recorded || t.chain.Now == r.After.Path {
 		return err
 	}
-	return j.permissionsAt(t, r, t.chain.Now)
+	_, err = j.permissionsAt(t, r, t.chain.Now)
+	return err
 }
 
-func (j *judge) permissionsAt(t *target, r *history.Run, path string) error {
-	return j.past.changes(path, newestOf(r).Seq, nextOf(t.chain, r), func(c *gitstore.Commit, _, _ history.State) bool {
+// permissionsAt finds them at a path; recorded says that a commit has them.
+func (j *judge) permissionsAt(t *target, r *history.Run, path string) (recorded bool, err error) {
+	err = j.past.changes(path, newestOf(r).Seq, nextOf(t.chain, r), func(c *gitstore.Commit, _, _ history.State) bool {
 		for i := range c.Message.Entries {
 			switch e := &c.Message.Entries[i]; {
 			case e.Path == path && e.Permissions != "":
-				t.permissions = e.Permissions // the oldest in the end
+				t.permissions, recorded = e.Permissions, true // the oldest in the end
 			case e.OldPath == path:
 				// It has another name, and its bits there.
 				if is, err := j.w.Stat(j.ctx, wspath.Path(e.Path)); err == nil && is.Kind == workspace.KindFile && !is.Link {
@@ -291,6 +294,7 @@ func (j *judge) permissionsAt(t *target, r *history.Run, path string) error {
 		}
 		return true
 	})
+	return recorded, err
 }
 
 // run undoes on a state what made one run's result of what was before; reason names

@@ -519,6 +519,11 @@ func TestScripts(t *testing.T) {
 			A: mv b tmp; put b "b\n"
 			crash 838691
 			crash 330040`,
+		"the bits of a file that another replaced, where yet another has its name by now": `
+			C: mv key dir/sub/y
+			B: mv "no end" dir/sub/y
+			A: mv dir/sub/y tmp; mv bin dir/sub/y; mv tmp bin
+			revert C force`,
 		"a directory goes back to where a file of it already is": `
 			A: put dir/sub/y z
 			A: mv dir empty
