@@ -512,6 +512,12 @@ func TestScripts(t *testing.T) {
 			B: mv dir tmp
 			crash 838691
 			crash 489879`,
+		"power fails after a user exchanged two files and a request set the bits of one": `
+			disk: mv "no end" tmp; mv run.sh "no end"; mv tmp run.sh
+			disk: mv bin a
+			C: put crlf "b\n"; del dir/sub/y; +x run.sh
+			sync
+			crash 44096`,
 		"power fails after a file was renamed and another with its bytes put in its place": `
 			A: mv b tmp; put b "b\n"
 			crash 330040`,

@@ -317,6 +317,10 @@ func (r *recovery) history(ctx context.Context) error {
 		state := func(t gitstore.TreeChange) error {
 			changed[t.Path] = true
 			v := r.path(t.Path, version{t.Old, when})
+			by := by
+			if t.Old.ID == t.New.ID && v.list[len(v.list)-1].until != 0 {
+				by = when // only its bits are another's: it is the user's file still
+			}
 			v.list = append(v.list, version{t.New, by})
 			v.moved = v.moved || renames || slices.ContainsFunc(remade, t.Path.IsUnder)
 			if at, ok := wspath.Moved(net, t.Path); ok {
