@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -220,5 +221,55 @@ func TestReplacedSoonAfterAUsersSave(t *testing.T) {
 				r.stop()
 			}
 		})
+	}
+}
+
+// The power fails after a directory was renamed and deleted, and another one, which has
+// its inode number, was made under its first name: that one stays where it is, with what a
+// user saved in it.
+func TestInodeOfARenamedDirectoryUsedAgain(t *testing.T) {
+	for seed := range uint64(20) {
+		b := newBench(t, map[string]string{"d/a": "old", "o": "other"})
+		must(t, b.w.checkpoint(t.Context(), false))
+		was, err := b.mem.Lstat("ws/d")
+		must(t, err)
+		b.ok(rename("d", "g"))
+		remove := del("g")
+		remove.Recursive = true
+		b.ok(remove)
+		b.w.keeper.DropNow()
+		for _, top := range []string{"ws", "data"} {
+			must(t, b.mem.SyncDir(top))
+			for p := range inFolder(t, b.mem, top) {
+				if info, err := b.mem.Lstat(top + "/" + p); err == nil && info.IsDir() {
+					must(t, b.mem.SyncDir(top+"/"+p))
+				}
+			}
+		}
+		for i, ino := 0, uint64(0); ino != was.Ino; i++ { // the others are taken first
+			name := fmt.Sprintf("data/x%d", i)
+			must(t, b.mem.Mkdir(name, 0o755))
+			is, err := b.mem.Lstat(name)
+			must(t, err)
+			if ino = is.Ino; ino == was.Ino {
+				must(t, b.mem.Rename(name, "ws/d"))
+			} else if i > 100 {
+				t.Fatalf("inode %d is not used again", was.Ino)
+			}
+		}
+		b.ok(write("d/s/f", "the server's"))
+		writeDisk(t, b.mem, "ws/d/s/u", "a user's")
+		for _, dir := range []string{"ws", "ws/d", "ws/d/s"} {
+			must(t, b.mem.SyncDir(dir))
+		}
+		want := inFolder(t, b.mem, "ws")
+		r := b.reboot(t, b.mem.CrashClone(vfs.CrashOptions{Mode: vfs.CrashRandom, Rand: rand.New(rand.NewPCG(seed, 8))}), "two")
+		b.stop()
+		must(t, r.open())
+		if d := diffMaps(files(inFolder(t, r.mem, "ws")), files(want)); d != "" {
+			t.Fatalf("seed %d:\n%s", seed, d)
+		}
+		r.same()
+		r.stop()
 	}
 }

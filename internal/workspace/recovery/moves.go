@@ -68,12 +68,27 @@ func (r *recovery) moveDirs(ctx context.Context) error {
 			steps = moves.Inverse(steps)
 		}
 		for _, s := range steps {
+			if !r.undone[rec.Seq] && (r.changedSince(s.From, rec.Seq) || r.changedSince(s.To, rec.Seq)) {
+				continue
+			}
 			if err := r.relocate(ctx, s); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// changedSince reports whether a later commit changed something at a name that a rename
+// led from or to. That began when the rename was durable, so it is done: a directory with
+// the inode number of the renamed one is another, if that was removed since.
+func (r *recovery) changedSince(at wspath.Path, seq uint64) bool {
+	for p, v := range r.paths {
+		if v.seq > seq && p.Within(at) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(r.dirs, func(d dirChange) bool { return d.seq > seq && d.path.Within(at) })
 }
 
 // stepsOf makes the steps of renames that were not begun. A server before this

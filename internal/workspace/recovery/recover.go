@@ -58,6 +58,7 @@ type versions struct {
 	// via says that a server before this one passed through the path: any content
 	// that history has may be there.
 	via bool
+	seq uint64 // of the last commit that changed the path
 }
 
 // always reports whether a file was at the path in all states, and only the server
@@ -157,6 +158,7 @@ func (e *version) still(info vfs.Info) bool {
 type dirChange struct {
 	path wspath.Path
 	made bool
+	seq  uint64
 }
 
 // Run brings the disk of a target up to its history. It runs at a start, before
@@ -317,6 +319,7 @@ func (r *recovery) history(ctx context.Context) error {
 		state := func(t gitstore.TreeChange) error {
 			changed[t.Path] = true
 			v := r.path(t.Path, version{t.Old, when})
+			v.seq = rec.Seq
 			by := by
 			if t.Old.ID == t.New.ID && v.list[len(v.list)-1].until != 0 {
 				by = when // only its bits are another's: it is the user's file still
@@ -343,7 +346,7 @@ func (r *recovery) history(ctx context.Context) error {
 		for i := range c.Message.Entries {
 			e := &c.Message.Entries[i]
 			if dir, ok := dirEntry(e.Path); ok && e.OldPath == "" {
-				r.dirs = append(r.dirs, dirChange{dir, e.Operation == message.Mkdir})
+				r.dirs = append(r.dirs, dirChange{dir, e.Operation == message.Mkdir, rec.Seq})
 			}
 		}
 		return err
