@@ -17,28 +17,34 @@ import (
 // 0700) could read everything else there too. Each start makes a new one.
 const ownerFile = "owner"
 
-// NewOwner makes the secret and writes it. On a full disk it overwrites the file of
-// the start before, which needs no space.
+// NewOwner makes the secret and writes it: over the one of the start before, at once, so
+// that a reader never sees half of it and a full disk is no reason not to start.
 func NewOwner(dir *state.Dir) (string, error) {
 	secret := rand.Text() + rand.Text() // 130 bits each
-	err := replaceOwner(dir, secret)
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		var f *os.File
-		if f, err = os.OpenFile(dir.Join(ownerFile), os.O_WRONLY, 0); err == nil {
-			_, err = f.WriteAt([]byte(secret+"\n"), 0)
-			err = errors.Join(err, f.Close())
-		}
+	line := []byte(secret + "\n")
+	is, err := os.Lstat(dir.Join(ownerFile))
+	if err != nil || is.Mode() != 0o600 || is.Size() != int64(len(line)) {
+		return secret, replaceOwner(dir, line)
 	}
-	return secret, err
+	f, err := os.OpenFile(dir.Join(ownerFile), os.O_WRONLY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return secret, err
+	}
+	_, err = f.WriteAt(line, 0)
+	return secret, errors.Join(err, f.Close())
 }
 
-func replaceOwner(dir *state.Dir, secret string) error {
+// replaceOwner makes the file, durably: the next start writes over it.
+func replaceOwner(dir *state.Dir, line []byte) error {
 	f, err := os.CreateTemp(dir.Path, "."+ownerFile+"-*")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name()) // gone already after the rename
-	_, err = f.WriteString(secret + "\n")
+	_, err = f.Write(line)
+	if err == nil {
+		err = f.Sync()
+	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}

@@ -109,7 +109,7 @@ func Acquire(path string) (*Dir, error) {
 		return nil, &os.PathError{Op: "flock", Path: f.Name(), Err: err}
 	}
 	d := &Dir{Path: path, lock: f}
-	if err := errors.Join(d.Announce(""), d.checkFormat()); err != nil {
+	if err := errors.Join(d.announceFirst(), d.checkFormat()); err != nil {
 		_ = d.Release()
 		return nil, err
 	}
@@ -149,6 +149,19 @@ func (d *Dir) Announce(address string) error {
 		return err
 	}
 	return d.write(raw)
+}
+
+// announceFirst writes that the holder starts. A lock file that gets its block by that is
+// synced: it has it after a power failure, too.
+func (d *Dir) announceFirst() error {
+	was, err := d.lock.Stat()
+	if err == nil {
+		err = d.Announce("")
+	}
+	if err == nil && was.Size() == 0 {
+		err = d.lock.Sync()
+	}
+	return err
 }
 
 // write fills the lock file: padded and at once, so that a reader never sees half of it, and
