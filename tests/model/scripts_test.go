@@ -518,6 +518,11 @@ func TestScripts(t *testing.T) {
 			C: put crlf "b\n"; del dir/sub/y; +x run.sh
 			sync
 			crash 44096`,
+		"power fails after a file was renamed, made executable and written to": `
+			B: mv key "q\t\"é\\"
+			B: +x "q\t\"é\\"
+			C: line "q\t\"é\\" 0 247
+			crash 347817`,
 		"power fails after a file was renamed and another with its bytes put in its place": `
 			A: mv b tmp; put b "b\n"
 			crash 330040`,

@@ -43,7 +43,8 @@ type recovery struct {
 
 	paths   map[wspath.Path]*versions
 	renamed []renamed
-	undone  map[uint64]bool // commits that a later one takes back
+	names   map[wspath.Path]wspath.Path // the name that a renamed file had before
+	undone  map[uint64]bool             // commits that a later one takes back
 	dirs    []dirChange
 	homes   map[wspath.Path]wspath.Path // where a temporary file was displaced that was aside
 	absent  []version                   // of files that a user brought
@@ -169,7 +170,7 @@ func Run(ctx context.Context, to *materialize.Target) error {
 	if err != nil {
 		return err
 	}
-	r := &recovery{disk: d, progress: to.Rec.Progress, keeper: to.Keeper, target: to, tip: d.Store.Tip(), paths: make(map[wspath.Path]*versions), undone: make(map[uint64]bool), recorded: ck.Moves, homes: make(map[wspath.Path]wspath.Path)}
+	r := &recovery{disk: d, progress: to.Rec.Progress, keeper: to.Keeper, target: to, tip: d.Store.Tip(), paths: make(map[wspath.Path]*versions), names: make(map[wspath.Path]wspath.Path), undone: make(map[uint64]bool), recorded: ck.Moves, homes: make(map[wspath.Path]wspath.Path)}
 	r.from = r.tip.Seq
 	if found {
 		r.same = ck.Epoch == r.disk.Epoch
@@ -325,6 +326,9 @@ func (r *recovery) history(ctx context.Context) error {
 				by = when // only its bits are another's: it is the user's file still
 			}
 			v.list = append(v.list, version{t.New, by})
+			if t.Old.ID == t.New.ID {
+				r.bitsBefore(t.Path, version{t.New, by})
+			}
 			v.moved = v.moved || renames || slices.ContainsFunc(remade, t.Path.IsUnder)
 			if at, ok := wspath.Moved(net, t.Path); ok {
 				v := r.path(at, version{t.Old, when}) // it moved along first
@@ -411,6 +415,7 @@ func (r *recovery) followFiles(entries []message.Entry) {
 		}
 	}
 	each(func(old, now wspath.Path, from, to *versions) {
+		r.names[now] = old
 		was[old], was[now] = from.list[:len(from.list)-1], to.list[:len(to.list)-1]
 	})
 	each(func(old, now wspath.Path, from, to *versions) {
@@ -420,6 +425,21 @@ func (r *recovery) followFiles(entries []message.Entry) {
 		}
 		from.list, to.list = slices.Concat(from.list, was[now]), slices.Concat(to.list, was[old])
 	})
+}
+
+// bitsBefore gives the names that a renamed file had before the bits that it got since:
+// they may be there without the renames.
+func (r *recovery) bitsBefore(p wspath.Path, e version) {
+	for range len(r.names) {
+		was, ok := r.names[p]
+		if !ok {
+			return
+		}
+		if v := r.paths[was]; v != nil {
+			v.list = slices.Insert(v.list, len(v.list)-1, e)
+		}
+		p = was
+	}
 }
 
 // path gives a path's states, the first of which is what was there before.
