@@ -44,8 +44,7 @@ function alive(pid) {
   }
 }
 
-// find returns the server's address and token as `umbra hook` finds them; null: there is none.
-// One that is guessed may be another data directory's: it gets no token and opens nothing.
+// find returns the server's address and token as `umbra hook` finds them.
 async function find() {
   const token = process.env.UMBRA_TOKEN ?? "";
   if (process.env.UMBRA_SERVER) return { address: process.env.UMBRA_SERVER, token };
@@ -60,7 +59,7 @@ async function find() {
   } catch {
     // No server has used the data directory.
   }
-  return flag || process.env.UMBRA_DATA_DIR ? null : { address: "http://127.0.0.1:8080", token: "", guessed: true };
+  return { address: "http://127.0.0.1:8080", token };
 }
 
 // hook runs the command with one document. It answers within 2 s, and with null
@@ -195,15 +194,13 @@ export const Umbra = async ({ client, directory, project, experimental_workspace
   async function request(method, path, body, ms, o = {}) {
     const found = await find();
     try {
-      if (found === null) throw new Error("none runs on the data directory");
-      if (found.guessed && path === "/calls") body = { open: false, ...body };
       const { status, json } = await send(found, method, path, body, ms, o.headers);
       if (status < 300) return json ?? {};
       if (o.refused) return o.refused(status, json);
       log(`${method} ${path.split("?")[0]}: ${status} ${json?.error ?? ""} ${json?.detail ?? ""}`.trim());
       return null;
     } catch (err) {
-      if (Date.now() >= downUntil) log(`no server${found === null ? "" : " at " + found.address} (${err.code ?? err.message}); next attempt in 10 s`);
+      if (Date.now() >= downUntil) log(`no server at ${found.address} (${err.code ?? err.message}); next attempt in 10 s`);
       downUntil = Date.now() + AGAIN_MS;
       o.lost?.();
       return null;
@@ -425,8 +422,7 @@ export const Umbra = async ({ client, directory, project, experimental_workspace
       output.env.UMBRA_CALL = call.id;
       output.env.UMBRA_TASK = call.task;
       if (call.subtask) output.env.UMBRA_SUBTASK = call.subtask;
-      const server = await find();
-      if (server !== null) output.env.UMBRA_SERVER = server.address;
+      output.env.UMBRA_SERVER = (await find()).address;
     },
     event: async ({ event }) => {
       const p = event.properties ?? {};

@@ -32,11 +32,9 @@ func hookCommand() *cobra.Command {
 for it, so that what the agent's own tools change on disk is recorded as its work.
 AGENT is one of: ` + strings.Join(hook.Agents(), ", ") + `.
 
-The server is $UMBRA_SERVER, else the running one of the data directory. If no data
-directory is named, it is else the one at 127.0.0.1:8080, if it runs as this user or as
-root, and only for the workspaces that it has. With no server, or no answer within 2 s,
-the exit status is 0, nothing is printed, and hooks.log in the data directory gets a
-line.`,
+The server is $UMBRA_SERVER, else the running one of the data directory, else the
+one at 127.0.0.1:8080. With no server, or no answer within 2 s, the exit status is 0,
+nothing is printed, and hooks.log in the data directory gets a line.`,
 		Example: `  umbra hook claude-code < event.json
   umbra hook codex --on-failure=block < event.json`,
 		Args: cli.One("name one agent: " + strings.Join(hook.Agents(), ", ")),

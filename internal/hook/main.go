@@ -17,10 +17,7 @@ import (
 const Limit = 1900 * time.Millisecond
 
 // DefaultServer is where a server listens that keeps its address nowhere.
-const (
-	DefaultServer = "http://127.0.0.1:8080"
-	defaultPort   = 8080
-)
+const DefaultServer = "http://127.0.0.1:8080"
 
 // Invocation is one run of `umbra hook`.
 type Invocation struct {
@@ -135,14 +132,12 @@ type Server struct {
 	// Starting is true if the process that holds the data directory listens
 	// nowhere yet.
 	Starting bool
-	// Guessed is true if nothing names a server, and none runs on the data directory.
-	// Address is DefaultServer then, or empty if another data directory than the default
-	// one is named: the server at that address is not the one that is meant.
+	// Guessed is true if nothing names a server, and Address is DefaultServer.
 	Guessed bool
 }
 
 // Find returns the server: the one that is named, else the running one of the
-// data directory, else DefaultServer, which may be another's: it gets no token.
+// data directory, else DefaultServer.
 func (v *Invocation) Find() Server {
 	token := os.Getenv("UMBRA_TOKEN")
 	if v.Server != "" {
@@ -154,31 +149,7 @@ func (v *Invocation) Find() Server {
 		}
 		return Server{Address: address, Token: token, Own: true, Starting: address == ""}
 	}
-	if v.DataDir != defaultDataDir() {
-		return Server{Guessed: true}
-	}
-	return Server{Address: DefaultServer, Guessed: true}
-}
-
-// checkGuessed reports ErrUnreachable where a guessed server must not be asked: the data
-// directory is named, or another user listens there, whose text would reach the model.
-func (v *Invocation) checkGuessed(s Server) error {
-	switch {
-	case s.Address == "":
-		return fmt.Errorf("%w: none runs on the data directory %s", ErrUnreachable, v.DataDir)
-	case !listensForUser(defaultPort, os.Getuid()):
-		return fmt.Errorf("%w: none runs on the data directory %s, and none of this user listens on %s", ErrUnreachable, v.DataDir, s.Address)
-	}
-	return nil
-}
-
-// onlyKnown has the begin of a call not open a workspace: a guessed server records in those
-// that it has.
-func onlyKnown(path string, body []byte) []byte {
-	if path != "/calls" || len(body) == 0 {
-		return body
-	}
-	return append([]byte(`{"open":false,`), body[1:]...)
+	return Server{Address: DefaultServer, Token: token, Guessed: true}
 }
 
 // holder returns the address that the data directory's server keeps in its lock
@@ -290,7 +261,6 @@ func (v *Invocation) run(stdin io.Reader, dir string, deadline time.Time, longer
 		r.Exec = v.execCommand()
 	}
 	var send func(method, path string, body []byte) (int, []byte, error)
-	var guessed bool
 	r.Send = func(method, path string, body []byte) (int, []byte, error) {
 		if send == nil { // events that need no server do not look for one
 			s, err := v.reach(deadline, start)
@@ -298,10 +268,6 @@ func (v *Invocation) run(stdin io.Reader, dir string, deadline time.Time, longer
 				return 0, nil, err
 			}
 			send = sender(s, deadline)
-			guessed = s.Guessed
-		}
-		if guessed {
-			body = onlyKnown(path, body)
 		}
 		status, answer, err := send(method, path, body)
 		if errors.Is(err, ErrUnreachable) && v.Autostart && start != nil && v.Server == "" {
@@ -323,11 +289,8 @@ func (v *Invocation) run(stdin io.Reader, dir string, deadline time.Time, longer
 // reach finds the server, and waits for one that is starting.
 func (v *Invocation) reach(deadline time.Time, start func(string) error) (Server, error) {
 	s := v.Find()
-	switch {
-	case s.Guessed && v.Autostart && start != nil:
+	if s.Guessed && v.Autostart && start != nil {
 		return v.started(deadline, start)
-	case s.Guessed:
-		return s, v.checkGuessed(s)
 	}
 	return v.await(s, deadline)
 }

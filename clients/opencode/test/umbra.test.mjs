@@ -132,22 +132,6 @@ test("without a server nothing is held up, and one line is logged", async (t) =>
   assert.equal(h.lines.length, lines);
 });
 
-test("no server but its own is asked where a data directory is named", async (t) => {
-  if (byCommand) return; // the command finds its server by itself
-  const data = process.env.UMBRA_DATA_DIR;
-  delete process.env.UMBRA_SERVER;
-  process.env.UMBRA_DATA_DIR = await mkdtemp(join(process.env.UMBRA_TEST_DIR, "data-"));
-  t.after(() => {
-    process.env.UMBRA_SERVER = url;
-    if (data === undefined) delete process.env.UMBRA_DATA_DIR;
-    else process.env.UMBRA_DATA_DIR = data;
-  });
-  const h = await host();
-  await h.session("ses_g");
-  assert.equal(await h.write("ses_g", "c", "f.txt", "x\n"), "done");
-  assert.match(h.lines[0], /no server \(none runs on the data directory\)/);
-});
-
 test("tools that only read have no call", async () => {
   const h = await host();
   await h.session("ses_r");

@@ -25,7 +25,7 @@ def _load(kind: type, value: dict[str, Any]) -> Any:
 
 
 def find_server() -> str:
-    """The server of this machine: UMBRA_SERVER, else the data directory's, else the default address."""
+    """The server of this machine, found as `umbra hook` finds it."""
     if os.environ.get("UMBRA_SERVER"):
         return _url(os.environ["UMBRA_SERVER"])
     data = os.environ.get("UMBRA_DATA_DIR") or os.path.join(os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share"), "umbra")

@@ -48,7 +48,7 @@ func Handles(v *hook.Invocation) bool {
 		return false // it may name another data directory
 	}
 	s := v.Find()
-	if s.Starting || s.Guessed {
+	if s.Starting {
 		return true
 	}
 	_, err := parse(s.Address)
