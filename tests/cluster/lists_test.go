@@ -25,6 +25,7 @@ func entries(t *testing.T, s *harness.Server, target, list, id string) map[strin
 	}
 	out := map[string]map[string]any{}
 	for _, e := range all {
+		delete(e, "disk_bytes") // of the moment: indexes are written in the background
 		out[e[id].(string)] = e
 	}
 	return out
