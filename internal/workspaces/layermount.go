@@ -99,16 +99,28 @@ func (m *Manager) Unmount(ctx context.Context, id string, force bool) error {
 }
 
 // RemoveMountPoint removes the directory at which a fork that was deleted was mounted,
-// unless something is in it.
+// unless something is in it. That is durable before the answer.
 func (m *Manager) RemoveMountPoint(r Record) error {
 	if !r.Mounted() {
 		return nil
 	}
 	err := os.Remove(r.Root)
+	if err == nil {
+		err = m.syncAbove(r.Root)
+	}
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EBUSY) {
 		return nil
 	}
 	return errs.Wrap(err, "")
+}
+
+// syncAbove makes it durable that a directory is gone.
+func (m *Manager) syncAbove(root string) error {
+	dir, err := m.opt.Host.Open(filepath.Dir(root))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.SyncDir("."), dir.Close())
 }
 
 // below opens the workspace whose directory a mounted fork shows. The caller releases
