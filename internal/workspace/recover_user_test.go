@@ -190,7 +190,7 @@ func TestCrashWithoutStamps(t *testing.T) {
 
 // The power fails after the answer to a change that replaced or removed what a user
 // had saved a moment before, or by a clock that was set back or forward since: the change
-// stands, whatever was left of the user's file.
+// is on disk, whatever was left of the user's file.
 func TestReplacedSoonAfterAUsersSave(t *testing.T) {
 	for name, ops := range map[string][]Op{
 		"written over": {write("d/a", "the server's")}, "deleted": {del("d/a")}, "deleted with its directory": {del("d")},

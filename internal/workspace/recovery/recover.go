@@ -430,15 +430,12 @@ func (r *recovery) followFiles(entries []message.Entry) {
 // bitsBefore gives the names that a renamed file had before the bits that it got since:
 // they may be there without the renames.
 func (r *recovery) bitsBefore(p wspath.Path, e version) {
-	for range len(r.names) {
-		was, ok := r.names[p]
-		if !ok {
-			return
-		}
+	passed := map[wspath.Path]bool{p: true} // files may have exchanged their names
+	for was, ok := r.names[p]; ok && !passed[was]; was, ok = r.names[was] {
+		passed[was] = true
 		if v := r.paths[was]; v != nil {
 			v.list = slices.Insert(v.list, len(v.list)-1, e)
 		}
-		p = was
 	}
 }
 
