@@ -20,8 +20,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"umbra/internal/mounts"
 	"umbra/internal/need"
 	"umbra/tests/harness"
@@ -47,10 +45,7 @@ func cutForks(t *testing.T, d *disk) {
 	for name, text := range map[string]string{"a": "a\n", ".gitignore": "out/\n", "out/built": strings.Repeat("built\n", 5000)} {
 		need.NoError(t, os.WriteFile(d.path("ws", name), []byte(text), 0o644))
 	}
-	top, err := os.Open(d.path("ws"))
-	need.NoError(t, err)
-	need.NoError(t, unix.Syncfs(int(top.Fd()))) // what a user did not sync may be torn, also in a layer
-	need.NoError(t, top.Close())
+	d.run("sync", "-f", d.path("ws")) // what a user did not sync may be torn, also in a layer
 	w := &forkWorld{t: t, d: d, forks: map[string]*cutFork{}}
 	t.Cleanup(w.unmount)
 	for i := range env("UMBRA_POWER_CUTS", def) {
