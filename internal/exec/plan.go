@@ -605,8 +605,8 @@ func (n *planner) write(o *outcome) error {
 		n.p.ops = append(n.p.ops, workspace.Op{Kind: workspace.OpWrite, Path: p, Data: o.data, Mode: &mode, NoFollow: true, If: match(o.now)})
 	default:
 		op := workspace.Op{Kind: workspace.OpWrite, Path: p, Body: &lazyFile{name: file}, Size: -1, Mode: &mode, NoFollow: true, If: match(o.now)}
-		if o.now.Mode == 0 {
-			op.Permissions = n.perms[o.path]
+		if perm, ok := n.perms[o.path]; ok && o.now.Mode == 0 {
+			op.Permissions = &perm
 		}
 		n.p.ops = append(n.p.ops, op)
 	}

@@ -351,8 +351,8 @@ func (o *operations) content(ctx context.Context, t *target) error {
 }
 
 // permissions returns the bits of the file as the task found it, where the commit
-// has them.
-func (p *plan) permissions(t *target) uint32 {
+// has them, else nil.
+func (p *plan) permissions(t *target) *uint32 {
 	bits := t.permissions
 	for _, e := range t.chain.Entries() {
 		if e.Permissions != "" {
@@ -369,9 +369,9 @@ func (p *plan) permissions(t *target) uint32 {
 	n, err := strconv.ParseUint(bits, 8, 32)
 	switch {
 	case err != nil:
-		return 0
+		return nil
 	case t.want.Mode == object.Executable: // others' change of mode stays
-		return uint32(n | n&0o444>>2)
+		return new(uint32(n | n&0o444>>2))
 	}
-	return uint32(n &^ 0o111)
+	return new(uint32(n &^ 0o111))
 }

@@ -307,3 +307,23 @@ func TestAttributesStay(t *testing.T) {
 		t.Errorf("%v", perms)
 	}
 }
+
+// A copy of a file without any permission is not readable by others either.
+func TestCopyOfClosedFile(t *testing.T) {
+	b := real(t, map[string]string{"closed": "0", "dir/closed": "1"})
+	limit := os.FileMode(0o600)
+	if os.Geteuid() == 0 { // may read them
+		limit = 0o200
+	}
+	for _, name := range []string{"closed", "dir/closed"} {
+		must(t, os.Chmod(b.host0(name), limit&^0o200))
+	}
+	b.ok(Op{Kind: OpCopy, Path: "closed", To: "copy"}, Op{Kind: OpCopy, Path: "dir", To: "dirs"})
+	for _, name := range []string{"copy", "dirs/closed"} {
+		info, err := os.Stat(b.host0(name))
+		must(t, err)
+		if info.Mode().Perm()&^limit != 0 {
+			t.Errorf("%s: %o, want at most %o", name, info.Mode().Perm(), limit)
+		}
+	}
+}

@@ -49,8 +49,11 @@ type File struct {
 	ID           object.ID
 	mode         object.Mode
 	racy         bool
-	perm, was    uint16 // permission bits, and those of the blob that was here before
+	perm, was    uint16 // permission bits, and those of the blob that was here before, with wasKnown; 0: there was none
 }
+
+// wasKnown distinguishes a file without any permission from none.
+const wasKnown = 1 << 15
 
 // The racy window: the coarsest tick of a kernel's clock, or of a file system
 // that keeps whole seconds.
@@ -113,18 +116,18 @@ func (x *Index) Lookup(p wspath.Path, info vfs.Info) (id object.ID, known bool) 
 }
 
 // Perm returns the permission bits that a file had when it was a blob: the one that
-// it is, or the one before. 0 if they are not known.
-func (x *Index) Perm(p wspath.Path, id object.ID) fs.FileMode {
+// it is, or the one before.
+func (x *Index) Perm(p wspath.Path, id object.ID) (perm fs.FileMode, known bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	if d := x.dirs.Get(p.Dir()); d != nil {
 		if i, ok := find(d, p.Base()); ok && d.files[i].ID == id {
-			return fs.FileMode(d.files[i].perm)
-		} else if ok {
-			return fs.FileMode(d.files[i].was)
+			return fs.FileMode(d.files[i].perm), true
+		} else if ok && d.files[i].was != 0 {
+			return fs.FileMode(d.files[i].was).Perm(), true
 		}
 	}
-	return 0
+	return 0, false
 }
 
 // Holds reports whether a file with this stat is still what it was.
@@ -174,7 +177,7 @@ func (x *Index) Put(p wspath.Path, info vfs.Info, id object.ID, mode object.Mode
 	if ok {
 		was := &d.files[i]
 		if f.Name, f.was = was.Name, was.was; was.ID != id {
-			f.was = was.perm
+			f.was = was.perm | wasKnown
 		}
 		*was = f
 		return

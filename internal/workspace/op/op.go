@@ -89,8 +89,9 @@ type Op struct {
 
 	Mode   *object.Mode // Regular or Executable; nil keeps the present one
 	Target string       // OpSymlink
-	// Permissions, if not 0, are the bits that a restored file gets at most.
-	Permissions uint32
+	// Permissions, if not nil, are the bits that a restored file gets at most; 0 is a
+	// limit too.
+	Permissions *uint32
 
 	Recursive bool // OpDelete: a folder that is not empty; OpMkdir: with parents
 	Force     bool // OpDelete: also what cannot be recorded; a missing path is no error

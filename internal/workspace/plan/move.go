@@ -260,7 +260,7 @@ func (p *Plan) copyOne(ctx context.Context, i int, from wspath.Path, n *Node, to
 		kind = op.KindSymlink
 	}
 	m := &Node{Kind: kind, Mode: mode, ID: x.Blob.ID(), size: x.Blob.Size(), content: x, perm: p.View.permFor(old, mode, o.Permissions)}
-	if kind == op.KindFile && n.perm != 0 && old.Kind == op.KindNone {
+	if kind == op.KindFile && n.Kind == op.KindFile && old.Kind == op.KindNone {
 		m.perm &= n.perm | 0o200 // a copy is not readable by more than its source
 	}
 	return p.put(to, old, m, o.Reverts)

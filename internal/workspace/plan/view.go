@@ -461,7 +461,7 @@ func (v *View) circular(p wspath.Path, target string) bool {
 
 // restricted gives the permission bits for a file that is put in place of a
 // node: those it has, but for x where the mode changes.
-func (v *View) permFor(n *Node, mode object.Mode, limit uint32) fs.FileMode {
+func (v *View) permFor(n *Node, mode object.Mode, limit *uint32) fs.FileMode {
 	exec := mode == object.Executable
 	var perm fs.FileMode
 	switch {
@@ -472,8 +472,8 @@ func (v *View) permFor(n *Node, mode object.Mode, limit uint32) fs.FileMode {
 	default:
 		perm = v.disk.Root.FilePerm(exec)
 	}
-	if limit != 0 {
-		perm &= fs.FileMode(limit)
+	if limit != nil {
+		perm &= fs.FileMode(*limit)
 	}
 	return perm
 }

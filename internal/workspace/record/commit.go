@@ -81,7 +81,7 @@ func (r *Recorder) keepPermissions(entries []Entry) {
 	for i := range entries {
 		e := &entries[i]
 		if (e.Operation == message.Delete || e.Operation == message.Modify) && e.Before.Mode != object.Symlink {
-			if perm := r.Disk.Index.Perm(e.Before.Path, e.Before.ID); perm != 0 && perm != r.Disk.Root.FilePerm(e.Before.Mode == object.Executable) {
+			if perm, ok := r.Disk.Index.Perm(e.Before.Path, e.Before.ID); ok && perm != r.Disk.Root.FilePerm(e.Before.Mode == object.Executable) {
 				e.Permissions = fmt.Sprintf("%04o", perm)
 			}
 		}
