@@ -18,6 +18,9 @@ func (s *Server) allowPeer(r *http.Request) error {
 	if err == nil && (uid == 0 || uid == os.Geteuid()) {
 		return nil
 	}
+	if peer.OutOfDescriptors(err) {
+		return errs.Wrap(err, "")
+	}
 	return &Problem{Status: http.StatusForbidden, Kind: errs.Forbidden, Code: "other_user", Err: err,
 		Detail: "Only processes of the user that runs the server may call it."}
 }

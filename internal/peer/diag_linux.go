@@ -25,7 +25,7 @@ const (
 func diagOwner(local, remote netip.AddrPort) (uid int, known bool, err error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
-		return 0, false, errUnknown
+		return 0, OutOfDescriptors(err), err
 	}
 	defer unix.Close(fd)
 	if unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: replyPatience}) != nil {

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"umbra/internal/need"
@@ -77,5 +78,23 @@ func BenchmarkConnOwner(b *testing.B) {
 		if _, err := connOwner(server); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// A process without free descriptors cannot find the owner; that is no answer, and is
+// not kept for the connection.
+func TestOwnerWithoutDescriptors(t *testing.T) {
+	_, server := pair(t, "tcp", "127.0.0.1:0")
+	p := &Peer{conn: server}
+	var limit syscall.Rlimit
+	need.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
+	need.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 0, Max: limit.Max}))
+	_, err := p.Owner()
+	need.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
+	if !OutOfDescriptors(err) {
+		t.Errorf("without descriptors: %v", err)
+	}
+	if uid, err := p.Owner(); err != nil || uid != os.Geteuid() {
+		t.Errorf("with descriptors again: %d, %v", uid, err)
 	}
 }

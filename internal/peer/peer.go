@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 )
 
 // errUnknown means that the system does not report the owner of a connection.
@@ -18,9 +19,11 @@ var errUnknown = errors.New("the owner of the connection cannot be found out")
 // the first request: accepting a connection does not wait for it.
 type Peer struct {
 	conn net.Conn
-	once sync.Once
-	uid  int
-	err  error
+
+	mu    sync.Mutex
+	found bool // uid and err stay
+	uid   int
+	err   error
 
 	asked sync.Once
 	other bool // Remote
@@ -42,10 +45,22 @@ func Of(ctx context.Context) *Peer {
 	return p
 }
 
-// Owner returns the user ID of the process at the other end.
+// Owner returns the user ID of the process at the other end. An error for which
+// OutOfDescriptors is true holds for this call alone.
 func (p *Peer) Owner() (int, error) {
-	p.once.Do(func() { p.uid, p.err = connOwner(p.conn) })
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.found {
+		p.uid, p.err = connOwner(p.conn)
+		p.found = !OutOfDescriptors(p.err)
+	}
 	return p.uid, p.err
+}
+
+// OutOfDescriptors reports whether the owner could not be asked for because no file
+// can be opened.
+func OutOfDescriptors(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
 // Remote reports whether the connection comes from another machine, of whose
