@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/gitstore/inuse"
 	"umbra/gitstore/message"
 	"umbra/gitstore/packset"
 	"umbra/gitstore/storedir"
@@ -214,4 +215,24 @@ func TestReflogWaitsForReaders(t *testing.T) {
 		t.Fatal("the reflog was not written")
 	}
 	fsck(t, dir)
+}
+
+// TestReflogWhereProcessesBegin: on a busy machine new processes come all the time. They
+// know the tag that a line names, so the line does not wait for them; what is removed does.
+func TestReflogWhereProcessesBegin(t *testing.T) {
+	churn := func(context.Context, []vfs.Info, []vfs.Info) (bool, error) { return false, inuse.ErrUndecided }
+	dir := testDir(t)
+	s := openAt(t, dir, Options{Foreground: true, InUse: churn})
+	defer closeStore(t, s)
+	baselineOf(t, s, map[string]string{"f": "x"})
+	for _, goal := range []string{"one", "two"} {
+		if _, err := s.PutTask(t.Context(), message.Info{TaskID: "t", Goal: goal, Status: "executing"}, ID{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	need.NoError(t, s.Publish(t.Context()))
+	fsck(t, dir)
+	if busy, err := s.r.Busy(t.Context()); !busy || err != nil {
+		t.Errorf("removals do not wait: %v, %v", busy, err)
+	}
 }

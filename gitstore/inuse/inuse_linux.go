@@ -1,5 +1,3 @@
-// Package inuse finds out whether other processes are at work in a directory. It imports
-// internal/vfs.
 package inuse
 
 import (
@@ -21,7 +19,8 @@ type inode struct{ dev, ino uint64 }
 // mapped, by /proc (proc(5)). git has nothing open between listing the packs and coming
 // to the first. It sees the processes of
 // the server's own user, and with root's rights all; no other process gets into a
-// data directory, whose mode is 0700.
+// data directory, whose mode is 0700. ErrUndecided says that none was at work of those
+// that were there at the call, nor of those that it saw begin, but always more began.
 func Repository(ctx context.Context, dirs, files []vfs.Info) (bool, error) {
 	at, open := make(map[inode]bool), make(map[inode]bool)
 	for _, d := range dirs {
@@ -61,7 +60,7 @@ func Repository(ctx context.Context, dirs, files []vfs.Info) (bool, error) {
 			return false, nil
 		}
 	}
-	return true, nil // there are always new processes: it cannot be decided
+	return false, ErrUndecided
 }
 
 // manyLooks bounds how often it is looked for processes that began meanwhile.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"umbra/gitstore/inuse"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/gitstore/storedir"
@@ -92,15 +93,16 @@ func (l *infoLog) Waiting() bool {
 // WriteInfoLog writes what waits, if no other process works in the repository.
 func (r *Repo) WriteInfoLog(ctx context.Context) error {
 	l := &r.InfoLog
-	if !l.Waiting() {
-		return nil
-	}
-	l.Moving.Lock()
+	l.Moving.Lock() // also where nothing waits: another may be writing what did
 	defer l.Moving.Unlock()
 	// Taken before it is looked whether anybody is there: of a tag that is
-	// published after that look, one who came after it may not know.
+	// published after that look, one who came after it may not know. One who came
+	// after this knows all of these.
 	lines := l.take()
-	if busy, err := r.Busy(ctx); busy || err != nil {
+	if len(lines) == 0 {
+		return nil
+	}
+	if busy, err := r.atWork(ctx); busy || err != nil && !errors.Is(err, inuse.ErrUndecided) {
 		l.putBack(lines)
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"umbra/gitstore/cache"
+	"umbra/gitstore/inuse"
 	"umbra/gitstore/journal"
 	"umbra/gitstore/large"
 	"umbra/gitstore/object"
@@ -233,8 +234,18 @@ func LockedOut(err error) error {
 		Detail: "Another process holds " + locked.Name + "; nothing is lost, and it is tried again."}
 }
 
-// Busy reports whether another process is known to be at work in the repository.
+// Busy reports whether another process is at work in the repository, or may be.
 func (r *Repo) Busy(ctx context.Context) (bool, error) {
+	busy, err := r.atWork(ctx)
+	if errors.Is(err, inuse.ErrUndecided) {
+		return true, nil
+	}
+	return busy, err
+}
+
+// atWork reports whether another process is known to be at work in the repository;
+// inuse.ErrUndecided says what it does there.
+func (r *Repo) atWork(ctx context.Context) (bool, error) {
 	var dirs, files []vfs.Info
 	for _, name := range []string{storedir.Repo, storedir.Repo + "/objects", storedir.Packs} {
 		info, err := r.FS.Lstat(name)
