@@ -28,6 +28,7 @@ type forkModel struct {
 	all   []*modelFork // the parent first
 	steps []string
 	tasks int
+	files int
 	layer bool // does the system have layers
 	mount bool // may the server mount them at a path
 
@@ -82,6 +83,47 @@ type modelFork struct {
 	depth               int
 	of                  *modelFork // what it is a fork of
 	tree                string     // as of the last look
+
+	names map[string]int // the files that requests made and moved, by their paths
+	base  map[string]int // likewise of what it is a fork of, as it began
+	other int            // how often another thing than a request changed names
+	then  int            // other of what it is a fork of, as it began
+}
+
+// renamed notes what a request does to a file: to another path, or away.
+func (m *forkModel) renamed(f *modelFork, path, to string) {
+	id, ok := f.names[path]
+	if !ok {
+		m.files++
+		id = m.files
+	}
+	delete(f.names, path)
+	if to != "" {
+		f.names[to] = id
+	}
+}
+
+// apart returns a file to which a fork and what it is a fork of gave different names, if all
+// they did to names since was done by requests.
+func (m *forkModel) apart(f *modelFork) string {
+	if f.other > 0 || f.of.other != f.then {
+		return ""
+	}
+	name := func(names map[string]int, id int) string {
+		for path, x := range names {
+			if x == id {
+				return path
+			}
+		}
+		return ""
+	}
+	for was, id := range f.base {
+		here, there := name(f.of.names, id), name(f.names, id)
+		if here != "" && there != "" && here != there && here != was && there != was {
+			return fmt.Sprintf("%s is %s here and %s there", was, here, there)
+		}
+	}
+	return ""
 }
 
 func (m *forkModel) fatalf(format string, args ...any) {
@@ -97,6 +139,11 @@ func (m *forkModel) note(format string, args ...any) {
 func (m *forkModel) look(f *modelFork) string {
 	m.p.post(m.t, "/workspaces/"+f.id+"/sync", map[string]any{}).want(m.t, 200)
 	return harness.Git(m.t, f.git, "rev-parse", "refs/heads/shadow^{tree}")
+}
+
+// blob returns the version that a tree has at a path.
+func (m *forkModel) blob(f *modelFork, tree, path string) string {
+	return harness.Git(m.t, f.git, "ls-tree", tree, "--", path)
 }
 
 // others checks that an operation on one workspace changed no other.
@@ -140,13 +187,28 @@ func (m *forkModel) change(f *modelFork) {
 	switch m.r.IntN(5) {
 	case 0:
 		a := m.p.call(m.t, "DELETE", "/tasks/"+f.task+"/content?path="+path, nil, header...)
+		if a.Status/100 == 2 {
+			m.renamed(f, path, "")
+		}
 		m.note("%s: delete %s: %d", f.id, path, a.Status)
 	case 1:
 		to := m.path()
+		dirs := m.r.IntN(4) == 0
+		if dirs {
+			path, to = []string{"d", "g", "h"}[m.r.IntN(3)], []string{"d", "g", "h"}[m.r.IntN(3)]
+		}
 		a := m.p.post(m.t, "/tasks/"+f.task+"/move", map[string]any{"from": path, "to": to}, header...)
+		if a.Status == 200 && dirs {
+			f.other++
+		} else if a.Status == 200 && path != to {
+			m.renamed(f, path, to)
+		}
 		m.note("%s: move %s to %s: %d", f.id, path, to, a.Status)
 	case 2:
 		a := m.p.call(m.t, "PUT", "/tasks/"+f.task+"/content?path="+path, []byte(m.text()), header...)
+		if a.Status == 201 {
+			m.renamed(f, path, path)
+		}
 		m.note("%s: write %s: %d", f.id, path, a.Status)
 	default: // a few lines of it
 		old := m.p.call(m.t, "GET", "/tasks/"+f.task+"/content?path="+path, nil)
@@ -157,6 +219,9 @@ func (m *forkModel) change(f *modelFork) {
 		at := m.r.IntN(len(lines) - 2)
 		lines[at] = fmt.Sprintf("%s by %s, %d\n", f.id, sub, m.r.IntN(1000))
 		a := m.p.call(m.t, "PUT", "/tasks/"+f.task+"/content?path="+path, []byte(strings.Join(lines, "")), header...)
+		if a.Status == 201 {
+			m.renamed(f, path, path)
+		}
 		m.note("%s: edit line %d of %s: %d", f.id, at, path, a.Status)
 	}
 	m.others(f)
@@ -208,7 +273,7 @@ func (m *forkModel) fork() {
 		body = map[string]any{"kind": "layer", "path": dir}
 	}
 	made := m.p.forks(m.t, "/workspaces/"+of.id, body)[0]
-	f := &modelFork{id: made["id"].(string), git: made["git_dir"].(string), kind: body["kind"].(string), dir: dir, depth: of.depth + 1, of: of}
+	f := &modelFork{id: made["id"].(string), git: made["git_dir"].(string), kind: body["kind"].(string), dir: dir, depth: of.depth + 1, of: of, names: maps.Clone(of.names), base: maps.Clone(of.names), then: of.other}
 	m.note("%s: fork %s of kind %s", of.id, f.id, f.kind)
 	if base := harness.Git(m.t, f.git, "rev-parse", "refs/heads/shadow"); base != made["fork_at"] {
 		m.fatalf("git sees %s, not %s", base, made["fork_at"])
@@ -239,6 +304,7 @@ func (m *forkModel) in(f *modelFork) {
 	files := filepath.Join(m.t.TempDir(), "seen")
 	script = "T=" + files + "; export T GIT_CONFIG_GLOBAL=/dev/null; " + script
 	m.note("%s: in: %s", f.id, script)
+	f.other++
 	status, out, said := m.p.verb(m.t, "in", f.id, "--", "sh", "-c", script+" 2>&1")
 	if status != 0 {
 		m.fatalf("%d %s%s", status, out, said)
@@ -354,11 +420,14 @@ func (m *forkModel) merge(f *modelFork, rebase bool) {
 	if m.r.IntN(3) == 0 {
 		body["as"] = "squash"
 	}
-	before := into.tree
+	before, apart := into.tree, m.apart(f)
 	var dry, done mergeAnswer
 	body["dry_run"] = true
 	m.p.post(m.t, "/workspaces/"+f.id+"/"+verb, body).want(m.t, 200).into(m.t, &dry)
 	m.others(nil)
+	if whole && apart != "" && len(dry.Conflicts) == 0 && (into == f.of || rebase) {
+		m.fatalf("%s, and it is no conflict", apart)
+	}
 	body["dry_run"], body["plan"] = false, dry.Plan
 	a := m.p.post(m.t, "/workspaces/"+f.id+"/"+verb, body)
 	m.note("%s: %s %v: %d", f.id, verb, body, a.Status)
@@ -375,7 +444,13 @@ func (m *forkModel) merge(f *modelFork, rebase bool) {
 		m.fatalf("%s", a.Body)
 	}
 	m.others(into)
+	into.other++
 	merged := into.tree
+	for _, c := range dry.Conflicts {
+		if c.Reason == "renamed" && m.blob(into, before, c.Here) != m.blob(into, merged, c.Here) {
+			m.fatalf("%s, which was left out, is not as it was", c.Here)
+		}
+	}
 	var want []string
 	for _, x := range dry.Files {
 		want = append(want, x.Path)
@@ -488,8 +563,8 @@ func TestForkModel(t *testing.T) {
 		p := retained(t, atOnce)
 		p.fill(t, map[string]string{"a": "a\n", "d/x": "x\n", "e/f/z": "z\n"})
 		first := p.task(t)
-		m := &forkModel{t: t, p: p, r: rand.New(rand.NewPCG(seed, uint64(round))), gits: map[string]bool{}}
-		f := &modelFork{id: first.str("workspace_id"), git: first.gitDir(), task: first.ID, kind: "physical"}
+		m := &forkModel{t: t, p: p, r: rand.New(rand.NewPCG(seed, uint64(round))), gits: map[string]bool{}, files: 3}
+		f := &modelFork{id: first.str("workspace_id"), git: first.gitDir(), task: first.ID, kind: "physical", names: map[string]int{"a": 1, "d/x": 2, "e/f/z": 3}}
 		f.tree = m.look(f)
 		m.all = []*modelFork{f}
 		m.exists(f, true)

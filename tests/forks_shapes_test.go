@@ -125,8 +125,8 @@ func TestForkMergeNameReused(t *testing.T) {
 	}{
 		"a file of a swap is edited":      {swap, [][2]string{{"a", ""}}, "./a:b ./b:changed ./c:c", false},
 		"both swap":                       {swap, swap, "./a:b ./b:a ./c:c", false},
-		"the other one gets a new name":   {[][2]string{{"a", "d"}, {"a", ""}}, [][2]string{{"a", "e"}}, "./a:changed ./b:b ./c:c ./e:a", false},
-		"a rebase renames what it was of": {[][2]string{{"a", "d"}}, [][2]string{{"a", "e"}, {"a", ""}}, "./a:changed ./b:b ./c:c ./d:a", true},
+		"the other one gets a new name":   {[][2]string{{"a", "d"}, {"a", ""}}, [][2]string{{"a", "d"}}, "./a:changed ./b:b ./c:c ./d:a", false},
+		"a rebase renames what it was of": {[][2]string{{"a", "d"}}, [][2]string{{"a", "d"}, {"a", ""}}, "./a:changed ./b:b ./c:c ./d:a", true},
 	} {
 		p := newProject(t, map[string]string{"a": "a\n", "b": "b\n", "c": "c\n"})
 		task := p.task(t)

@@ -205,8 +205,8 @@ type mergeAnswer struct {
 	Merged    int
 	Skipped   []struct{ Path string }
 	Conflicts []struct {
-		Path, Reason string
-		Ours, Theirs *struct{ Task_ID, Subtask_ID, Actor, Source string }
+		Path, Here, Reason string
+		Ours, Theirs       *struct{ Task_ID, Subtask_ID, Actor, Source string }
 	}
 	Files    []struct{ Path, Action string }
 	Plan     string

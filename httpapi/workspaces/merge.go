@@ -45,6 +45,8 @@ type mergeWho struct {
 type mergeConflict struct {
 	Path         string    `json:"path"`
 	PathEncoding string    `json:"path_encoding,omitempty"`
+	Here         string    `json:"here,omitempty"`
+	HereEncoding string    `json:"here_encoding,omitempty"`
 	Reason       string    `json:"reason"`
 	Ours         *mergeWho `json:"ours"`
 	Theirs       *mergeWho `json:"theirs"`
@@ -184,6 +186,7 @@ func conflictsOf(list []merge.Conflict) []mergeConflict {
 	for i, x := range list {
 		out[i] = mergeConflict{Reason: x.Reason, Ours: whoOf(x.Ours), Theirs: whoOf(x.Theirs)}
 		out[i].Path, out[i].PathEncoding = wspath.EncodeJSON(x.Path)
+		out[i].Here, out[i].HereEncoding = wspath.EncodeJSON(x.Here)
 	}
 	return out
 }

@@ -80,10 +80,14 @@ type Who struct {
 
 // Conflict is a path whose two versions cannot be merged.
 type Conflict struct {
-	Path         string
-	Reason       string // "content", "deleted_here", "deleted_there", "occupied", "mode"
+	Path         string // in the source
+	Here         string // its name in the target, where that is why (Renamed)
+	Reason       string // "content", "deleted_here", "changed_here", "occupied", Renamed
 	Ours, Theirs Who
 }
+
+// Renamed is the reason of a file or directory that both sides gave another name.
+const Renamed = "renamed"
 
 // File is a path that a merge changes, and how.
 type File struct{ Path, Action string } // "created", "modified", "deleted"
@@ -216,7 +220,7 @@ func Do(ctx context.Context, from, into Side, req Request) (*Result, error) {
 		defer release()
 		ctx = held
 	}
-	m := &merger{ctx: ctx, from: from.W, into: into.W, since: since, req: &req}
+	m := &merger{ctx: ctx, from: from.W, into: into.W, since: since, req: &req, brought: map[uint64]bool{}}
 	if err := m.choose(); err != nil {
 		return nil, err
 	}
@@ -274,6 +278,11 @@ type merger struct {
 	conflicts []Conflict
 	skipped   map[string]bool
 	reverted  int
+
+	brought map[uint64]bool   // commits of into that are made from ones of from
+	names   map[string]string // that files of from have in into by the plan, where they differ
+	named   map[string]string // likewise, before the step that is planned
+	apart   *wspath.Move      // the names of a directory in into and from that are in conflict
 }
 
 // cell is the planned content of a path.
@@ -338,7 +347,8 @@ func (m *merger) merged() (*had, error) {
 			mark(h.parts, id, path, true)
 		}
 		for _, v := range c.Message.Trailers(KeyFrom) {
-			_, hex, _ := strings.Cut(v, " ")
+			ws, hex, _ := strings.Cut(v, " ")
+			m.brought[c.Seq] = m.brought[c.Seq] || ws == m.from.ID()
 			id, err := parsed(m.from, hex)
 			if err != nil {
 				continue
@@ -495,8 +505,10 @@ func (m *merger) pick() error {
 			return err
 		}
 		snap := st.Snapshot()
-		m.steps = append(m.steps, &step{commit: c, before: snap, after: snap, hunks: p.Hunks,
-			changes: []change{{path: p.Path, from: p.From, old: version{p.Was.Mode, p.Was.ID}, now: version{p.Want.Mode, p.Want.ID}, oldData: p.Was.Data, nowData: p.Want.Data}}})
+		s := &step{commit: c, before: snap, after: snap, hunks: p.Hunks,
+			changes: []change{{path: p.Path, from: p.From, old: version{p.Was.Mode, p.Was.ID}, now: version{p.Want.Mode, p.Want.ID}, oldData: p.Was.Data, nowData: p.Want.Data}}}
+		s.index()
+		m.steps = append(m.steps, s)
 	}
 	return nil
 }
@@ -513,11 +525,20 @@ func (m *merger) within(path string) bool {
 
 // follow gives the name that a path of the common history has in the target now.
 func (m *merger) follow(path string) (string, error) {
+	if to, ok := m.named[path]; ok {
+		return to, nil
+	}
 	if to, err := m.moved(path); err != nil || to != "" {
 		return to, err
 	}
 	if v, err := m.at(path); err != nil || v.Mode != 0 {
 		return path, err
+	}
+	if was := m.origin(path); was != path {
+		to, _ := m.forward(was)
+		if v, err := m.at(to); err != nil || v.Mode != 0 {
+			return to, err
+		}
 	}
 	now := wspath.Path(path)
 	for _, r := range m.moves {
@@ -543,26 +564,21 @@ func (m *merger) follow(path string) (string, error) {
 // has at a path, before the commit that is planned; empty: it gave it none. The target may
 // have another file at the path by now.
 func (m *merger) moved(path string) (string, error) {
-	now, last := wspath.Path(path), uint64(0)
-	for _, r := range m.moves {
-		if to, ok := r.Follow(now); ok && r.Seq != last { // a commit's renames are at one time
-			now, last = to, r.Seq
-		}
-	}
+	now, _ := m.forward(path)
 	left := func(r lineage.Move) bool {
 		_, ok := r.Follow(wspath.Path(path))
 		return ok && r.Seq < m.seq
 	}
-	if string(now) == path || slices.ContainsFunc(m.sent, left) {
+	if now == path || slices.ContainsFunc(m.sent, left) {
 		return "", nil
 	}
 	if _, ok, err := m.shared.Lookup(wspath.Path(path)); err != nil || !ok {
 		return "", err
 	}
-	if v, err := m.at(string(now)); err != nil || v.Mode == 0 {
+	if v, err := m.at(now); err != nil || v.Mode == 0 {
 		return "", err
 	}
-	return string(now), nil
+	return now, nil
 }
 
 // touched lists the paths that the target may be changed at.
@@ -607,7 +623,7 @@ func (m *merger) result() *Result {
 		}
 	}
 	for _, c := range m.conflicts {
-		fmt.Fprintf(h, "conflict %q %s\n", c.Path, c.Reason)
+		fmt.Fprintf(h, "conflict %q %q %s\n", c.Path, c.Here, c.Reason)
 		if m.req.OnConflict == Skip {
 			res.Skipped = append(res.Skipped, c.Path)
 		}

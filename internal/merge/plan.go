@@ -1,6 +1,7 @@
 package merge
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -40,16 +41,27 @@ func (m *merger) attempt() (again bool, err error) {
 			return false, err
 		}
 	}
+	m.names = map[string]string{}
 	for _, path := range sortedKeys(m.excluded) {
-		m.conflicts, m.skipped[path] = append(m.conflicts, m.excluded[path]), true
+		m.skipped[path] = true
+		if x := m.excluded[path]; !slices.Contains(m.conflicts, x) {
+			m.conflicts = append(m.conflicts, x)
+		}
 	}
 	for _, s := range m.steps {
 		s.todo = nil
 	}
 	for i, s := range m.steps {
-		m.seq = s.commit.Seq
+		m.seq, m.named = s.commit.Seq, maps.Clone(m.names)
+		for _, c := range s.changes { // the names that it takes from files
+			if c.from != "" {
+				delete(m.names, c.from)
+			} else if c.old.Mode == 0 || c.now.Mode == 0 {
+				delete(m.names, c.path)
+			}
+		}
 		for _, c := range s.changes {
-			if m.skipped[c.path] || c.from != "" && m.skipped[c.from] {
+			if m.leftOut(c.path) || c.from != "" && m.leftOut(c.from) {
 				m.skipped[c.path] = true
 				continue
 			}
@@ -60,7 +72,8 @@ func (m *merger) attempt() (again bool, err error) {
 				}
 				c = whole
 			}
-			o, reason, err := m.judge(c)
+			m.apart = nil
+			o, reason, err := m.judge(i, c)
 			if err != nil {
 				return false, err
 			}
@@ -74,17 +87,52 @@ func (m *merger) attempt() (again bool, err error) {
 				m.deferred[c.path] = true
 				return true, nil
 			}
-			if err := m.conflict(s, c, reason); err != nil {
+			if err := m.conflict(i, c, reason); err != nil {
 				return false, err
 			}
-			m.skipped[c.path] = true
-			if m.planned(c.path) { // what earlier commits do at the path is left out too
-				m.excluded[c.path] = m.conflicts[len(m.conflicts)-1]
+			if m.leaveOut(i, c) {
 				return true, nil
 			}
 		}
 	}
 	return false, nil
+}
+
+// leaveOut skips the file of the newest conflict, or all files of its directory. It reports
+// whether earlier steps do something to them, under any name, which is to be left out too.
+func (m *merger) leaveOut(i int, c change) (again bool) {
+	m.skipped[c.path] = true
+	names := m.formerly(i, c)
+	if m.apart != nil {
+		dir := string(m.apart.To) + "/"
+		m.skipped[dir] = true
+		names = append(names, dir)
+		for _, x := range m.steps[i].changes {
+			if strings.HasPrefix(x.path, dir) {
+				names = append(names, m.formerly(i, x)...)
+			}
+		}
+	}
+	if !slices.ContainsFunc(names, m.planned) {
+		return false
+	}
+	for _, name := range names {
+		m.excluded[name] = m.conflicts[len(m.conflicts)-1]
+	}
+	return true
+}
+
+// leftOut reports whether a path of the source is skipped, or a directory that it is in.
+func (m *merger) leftOut(path string) bool {
+	if len(m.skipped) == 0 || m.skipped[path] {
+		return m.skipped[path]
+	}
+	for dir := range wspath.Path(path).Ancestors() {
+		if m.skipped[string(dir)+"/"] {
+			return true
+		}
+	}
+	return false
 }
 
 // planned reports whether a step does something for a path of the source.
@@ -152,9 +200,9 @@ func (m *merger) at(path string) (cell, error) {
 	return cell{version: version{e.Mode, e.ID}}, nil
 }
 
-// judge merges one change into the target. A reason is given where that cannot be
+// judge merges one change of a step into the target. A reason is given where that cannot be
 // done; no outcome where nothing is to be done.
-func (m *merger) judge(c change) (o *outcome, reason string, err error) {
+func (m *merger) judge(i int, c change) (o *outcome, reason string, err error) {
 	source := c.path
 	if c.from != "" {
 		source = c.from
@@ -170,7 +218,15 @@ func (m *merger) judge(c change) (o *outcome, reason string, err error) {
 		return nil, "", err
 	}
 	to := at
-	if c.from != "" || c.old.Mode == 0 {
+	switch {
+	case c.from != "":
+		if to, reason, err = m.renamed(i, c, at); reason != "" || err != nil {
+			return nil, reason, err
+		}
+		if to != c.path {
+			m.names[c.path] = to
+		}
+	case c.old.Mode == 0:
 		if to, err = m.placed(c.path); err != nil {
 			return nil, "", err
 		}
@@ -377,7 +433,7 @@ func (m *merger) readMoves() error {
 }
 
 // conflict notes a conflict with who made the two versions.
-func (m *merger) conflict(s *step, c change, reason string) error {
+func (m *merger) conflict(i int, c change, reason string) error {
 	at := c.path
 	if c.from != "" {
 		at = c.from
@@ -386,8 +442,16 @@ func (m *merger) conflict(s *step, c change, reason string) error {
 	if err != nil {
 		return err
 	}
-	x := Conflict{Path: c.path, Reason: reason, Theirs: whoOf(s.commit)}
-	for _, p := range []string{at, c.path} {
+	x := Conflict{Path: c.path, Reason: reason, Theirs: whoOf(m.steps[i].commit)}
+	switch {
+	case m.apart != nil:
+		x.Path, x.Here = string(m.apart.To), string(m.apart.From)
+	case reason == Renamed:
+		if x.Path, x.Here = m.final(i, c.path), at; at == m.named[c.from] { // the plan moves it there
+			x.Here, _ = m.forward(m.origin(c.from))
+		}
+	}
+	for _, p := range []string{cmp.Or(x.Here, at), at, c.path} {
 		if x.Ours, err = m.lastChange(p); err != nil || !x.Ours.Commit.IsZero() {
 			break
 		}

@@ -20,6 +20,21 @@ type step struct {
 	again   bool     // some of it was merged before, and taken back
 	hunks   []string // that were picked; nil: all of the changes
 	todo    []outcome
+
+	next map[string]string // by former names: those that it gives; empty where it deletes the file
+	prev map[string]string // by the names that it gives: the former ones
+}
+
+// index fills next and prev.
+func (s *step) index() {
+	s.next, s.prev = map[string]string{}, map[string]string{}
+	for _, c := range s.changes {
+		if _, moved := s.next[c.path]; c.from == "" && c.now.Mode == 0 && !moved {
+			s.next[c.path] = ""
+		} else if c.from != "" {
+			s.next[c.from], s.prev[c.path] = c.path, c.from
+		}
+	}
 }
 
 // change is a path that a commit changed.
@@ -146,6 +161,7 @@ func (m *merger) step(id object.ID, done func(change) (bool, error)) (*step, err
 	if len(s.changes) == 0 {
 		return nil, nil
 	}
+	s.index()
 	return s, nil
 }
 

@@ -11,8 +11,8 @@ type Merge struct {
 	Reverted  int      `json:"reverted"`
 	TaskID    *string  `json:"task_id"`
 	Conflicts []struct {
-		Path, Reason string
-		Ours, Theirs *struct {
+		Path, Here, Reason string
+		Ours, Theirs       *struct {
 			TaskID    *string `json:"task_id"`
 			SubtaskID *string `json:"subtask_id"`
 			Actor     *string `json:"actor"`
@@ -28,6 +28,9 @@ func (m *Merge) Write(o *term.Output, dry bool) {
 	}
 	for _, c := range m.Conflicts {
 		o.Printf("conflict  %s (%s)", term.Name(c.Path), c.Reason)
+		if c.Here != "" {
+			o.Printf("; its name here: %s", term.Name(c.Here))
+		}
 		for side, who := range map[string]*struct {
 			TaskID    *string `json:"task_id"`
 			SubtaskID *string `json:"subtask_id"`

@@ -217,6 +217,8 @@ await main(async (browser) => {
   await api("POST", `/workspaces/${ws}/forks`, { kind: "virtual", name: "many", count: 1000 });
   await put("fast-ann", "src/app.ts", 'export const app = "ann, again";\n', { "X-Actor": "ann", "X-Subtask-Id": "app" });
   await put("fast", "src/app.ts", "export const app = 3;\n");
+  await api("POST", "/tasks/fast-ann/move", { from: "notes.md", to: "there.md" });
+  await api("POST", "/tasks/fast/move", { from: "notes.md", to: "here.md" });
   const all = await open(browser);
   for (const [name, hash, there] of [
     ["forks", `workspaces/${ws}/forks`, ".fork-row .judged"],
@@ -228,6 +230,8 @@ await main(async (browser) => {
     await all.locator(there).first().waitFor({ state: "attached" });
     await everywhere(all, name);
     if (name === "merge") {
+      const renamed = all.locator(".conflicts li", { hasText: "there.md" });
+      assert.match(await renamed.locator(".conflict-head").textContent(), /both gave it another name; here it is here\.md/);
       await all.getByRole("button", { name: "By hunk" }).click();
       await all.locator(".part .line.add").first().waitFor({ state: "attached" });
       await all.getByText("New file", { exact: true }).waitFor();

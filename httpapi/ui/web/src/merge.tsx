@@ -427,9 +427,9 @@ function Lines(p: { diff: string; label: string }) {
 const reasons: Record<string, string> = {
   content: "both changed the same lines",
   deleted_here: "deleted here, changed there",
-  deleted_there: "changed here, deleted there",
+  changed_here: "changed here, deleted there",
   occupied: "something else has its name here",
-  mode: "both changed what it is",
+  renamed: "both gave it another name; here it is ",
 };
 
 /** Side names a workspace that takes part, and who made its side. */
@@ -481,10 +481,15 @@ function ConflictItem(p: { conflict: MergeConflict; ours: Named; theirs: Named; 
     <li>
       <div class="conflict-head">
         <PathName path={c.path} encoding={c.path_encoding} />
-        <span>{reasons[c.reason] ?? c.reason}</span>
-        <button type="button" class="small" aria-expanded={open} onClick={() => setOpen(!open)} aria-label={`${open ? "Hide" : "Show lines"} … ${visible(text(c.path, c.path_encoding))}`}>
-          {open ? "Hide" : "Show lines"}
-        </button>
+        <span>
+          {reasons[c.reason] ?? c.reason}
+          {c.here && <PathName path={c.here} encoding={c.here_encoding} />}
+        </span>
+        {!c.here && (
+          <button type="button" class="small" aria-expanded={open} onClick={() => setOpen(!open)} aria-label={`${open ? "Hide" : "Show lines"} … ${visible(text(c.path, c.path_encoding))}`}>
+            {open ? "Hide" : "Show lines"}
+          </button>
+        )}
       </div>
       <div class="sides">
         <Side label={`− here, ${p.ours.name}`} workspace={p.ours.id} who={c.ours} now={p.now} />

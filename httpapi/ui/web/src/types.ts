@@ -66,6 +66,8 @@ export interface MergeWho {
 export interface MergeConflict {
   path: string;
   path_encoding?: string;
+  here?: string;
+  here_encoding?: string;
   reason: string;
   ours: MergeWho | null;
   theirs: MergeWho | null;
