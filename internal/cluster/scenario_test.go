@@ -184,6 +184,7 @@ var scenarios = []scenario{
 	{"without a standby an append is unknown, not refused and not acknowledged", standbyAway, []string{ackUnknown, cancelAppend}},
 	{"a row that only a crashed primary had is not acknowledged", localRow, []string{resolveByRead}},
 	{"an answer that was lost is found", lostAnswer, nil},
+	{"a manifest after one that was refused is its own object", swapAfterRefusal, nil},
 	{"after an outage no node takes from all others", outage, nil},
 	{"an engine that no longer waits gets no writes", replicationOff, nil},
 	{"an engine that cannot be reached refuses, and comes back", unreachable, nil},
@@ -238,6 +239,30 @@ func pausedRead(t *testing.T, p *clustertest.Pair) {
 	})
 	if answered {
 		t.Errorf("%q was answered after another node wrote", got)
+	}
+}
+
+func swapAfterRefusal(t *testing.T, p *clustertest.Pair) {
+	s := newScene(t, p)
+	s.append(s.s1, "one")
+	base := s.next - 1
+	need.NoError(t, s.n2.e.Do(context.Background(), func(ctx context.Context, c *engine.Conn) error {
+		_, err := c.Exec(ctx, fmt.Sprintf(`ALTER TABLE workspace ADD CHECK (base_pos <> %d) NOT VALID`, base))
+		return err
+	}))
+	manifest := func() *sink.Manifest { // too large for the row
+		data := bytes.Repeat([]byte{byte(s.next)}, 2*inlineManifest)
+		return &sink.Manifest{Version: 1, Base: s.next - 1, Seq: s.next - 1, Files: []sink.File{{Name: "state", Size: int64(len(data)), Data: data}}}
+	}
+	if err := s.s1.Swap(context.Background(), &sink.Switch{Manifest: manifest()}); !errors.Is(err, sink.ErrRefused) {
+		t.Fatalf("the first: %v", err)
+	}
+	s.append(s.s1, "two")
+	m := manifest()
+	need.NoError(t, s.s1.Swap(context.Background(), &sink.Switch{Manifest: m}))
+	need.NoError(t, s.n1.Release(context.Background(), s.s1.claim))
+	if _, tail := s.claim(s.n2); !bytes.Equal(tail.Manifest.Encode(), m.Encode()) {
+		t.Errorf("the manifest is %+v", tail.Manifest)
 	}
 }
 

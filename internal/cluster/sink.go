@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -42,9 +43,9 @@ type Sink struct {
 	// swap is the version of the manifest that the last Swap which ended made.
 	version     int64
 	manifestKey string // the object of the present manifest; empty: it is inline, or there is none
-	// sent is the switch whose outcome is not known: its manifest's object is put
-	// once.
-	sent    uint64
+	// sent is the manifest of the last attempt to swap, and sentKey its object: it is put
+	// once. After a refusal another manifest may have the same version.
+	sent    []byte
 	sentKey string
 }
 
@@ -284,9 +285,10 @@ func (s *Sink) Swap(ctx context.Context, sw *sink.Switch) error {
 	if err := s.over(); err != nil {
 		return err
 	}
+	encoded := sw.Manifest.Encode()
 	s.mu.Lock()
 	version, key, oldKey := s.version, s.sentKey, s.manifestKey
-	if s.sent != sw.Manifest.Version {
+	if !bytes.Equal(s.sent, encoded) {
 		key = ""
 	}
 	s.mu.Unlock()
@@ -301,18 +303,18 @@ func (s *Sink) Swap(ctx context.Context, sw *sink.Switch) error {
 	if err := s.fresh(fresh); err != nil {
 		return err
 	}
-	inline := sw.Manifest.Encode()
-	if len(inline) > inlineManifest {
+	inline := encoded
+	if len(encoded) > inlineManifest {
 		if key == "" {
 			var err error
-			if key, err = s.put(ctx, strings.NewReader(string(inline)), int64(len(inline)), "manifest"); err != nil {
+			if key, err = s.put(ctx, bytes.NewReader(encoded), int64(len(encoded)), "manifest"); err != nil {
 				return err
 			}
 		}
 		inline = nil
 	}
 	s.mu.Lock()
-	s.sent, s.sentKey = sw.Manifest.Version, key
+	s.sent, s.sentKey = encoded, key
 	s.mu.Unlock()
 	drop := sw.Drop
 	if oldKey != "" {
@@ -424,7 +426,7 @@ func (n *Node) switched(row pgx.Row, c *engine.Conn) (bool, error) {
 func (s *Sink) swapped(sw *sink.Switch, key string) error {
 	s.mu.Lock()
 	s.version, s.manifestKey = int64(sw.Manifest.Version), key
-	s.sent, s.sentKey = 0, ""
+	s.sent, s.sentKey = nil, ""
 	delete(s.puts, key)
 	s.mu.Unlock()
 	s.named(sw.Manifest.Objects())
