@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"umbra/gitstore/sink"
 	"umbra/internal/cluster/clustertest"
 	"umbra/internal/cluster/engine"
 	"umbra/internal/need"
@@ -62,6 +64,119 @@ func testPackedConformance(t *testing.T, p *clustertest.Pair) {
 		url := p.A.Database(t)
 		return newPacking(records(t, open(t, url, "n1")), records(t, open(t, url, "n2")))
 	})
+}
+
+// writtenWhilePacked stops a node that packs between its reads and its changes, and has
+// another one change, remove and add records among those that it has read. Each second
+// time the answer to the first is lost.
+func writtenWhilePacked(t *testing.T, p *clustertest.Pair) {
+	s := newScene(t, p)
+	r1, r2 := records(t, s.n1), records(t, s.n2)
+	newPacking(r1, r2)
+	l := newLedger("made")
+	put := func(i int, value string) { l.put(t, r2, fmt.Sprintf("%03d", i), value) }
+	remove := func(i int) { l.remove(t, r2, fmt.Sprintf("%03d", i)) }
+	for i := range 30 {
+		put(2*i, "first")
+	}
+	for round := range 8 {
+		for i := range 6 { // some are in a pack already
+			put(2*i+round, "before")
+		}
+		s.freeze.freeze("pack")
+		done := make(chan error, 1)
+		go func() {
+			_, err := r1.packBucket(context.Background(), "made", math.MaxInt64)
+			done <- err
+		}()
+		s.freeze.awaitStuck(t, "pack")
+		put(round, "meanwhile")
+		remove(round + 2)
+		put(2*round+31, "new")
+		if round%2 == 1 {
+			s.link.CutBeforeAnswer()
+		}
+		s.freeze.thaw()
+		if err := <-done; err != nil && round%2 == 0 {
+			t.Error(err)
+		}
+		l.check(t, r1)
+	}
+}
+
+// ledger is what the records of a bucket have to be after changes by any nodes, of
+// which the outcomes of some are not known.
+type ledger struct {
+	bucket string
+	mu     sync.Mutex
+	may    map[string][]string // by key, what it may have; empty: no record
+}
+
+func newLedger(bucket string) *ledger { return &ledger{bucket: bucket, may: map[string][]string{}} }
+
+func (l *ledger) put(t testing.TB, r state.Backend, key, value string) {
+	l.change(t, key, value, r.Update(func(tx state.BackendTx) error { return tx.Put(l.bucket, key, []byte(value)) }))
+}
+
+func (l *ledger) remove(t testing.TB, r state.Backend, key string) {
+	l.change(t, key, "", r.Update(func(tx state.BackendTx) error { return tx.Delete(l.bucket, key) }))
+}
+
+func (l *ledger) change(t testing.TB, key, value string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case err == nil:
+		l.may[key] = []string{value}
+	case errors.Is(err, sink.ErrUnknown):
+		if l.may[key] == nil {
+			l.may[key] = []string{""}
+		}
+		l.may[key] = append(l.may[key], value)
+	case !errors.Is(err, sink.ErrRefused):
+		t.Errorf("neither refused nor unknown: %v", err)
+	}
+}
+
+// check reads the bucket in each way.
+func (l *ledger) check(t testing.TB, r *Records) {
+	t.Helper()
+	var walked, backwards, all, gotten []string
+	keys := slices.Sorted(maps.Keys(l.may))
+	need.NoError(t, r.View(func(tx state.BackendTx) error {
+		to := func(list *[]string) func(string, []byte) (bool, error) {
+			return func(key string, value []byte) (bool, error) {
+				*list = append(*list, key+"="+string(value))
+				return true, nil
+			}
+		}
+		if err := errors.Join(tx.Ascend(l.bucket, "", to(&walked)), tx.Descend(l.bucket, "\xff", to(&backwards))); err != nil {
+			return err
+		}
+		for _, key := range keys {
+			value, found, err := tx.Get(l.bucket, key)
+			if err != nil {
+				return err
+			}
+			if found {
+				gotten = append(gotten, key+"="+string(value))
+			}
+			if !slices.Contains(l.may[key], string(value)) {
+				t.Errorf("%s is %q, and may be %q", key, value, l.may[key])
+			}
+		}
+		return nil
+	}))
+	need.NoError(t, r.Each(context.Background(), func(bucket, key string, value []byte) error {
+		if bucket == l.bucket {
+			all = append(all, key+"="+string(value))
+		}
+		return nil
+	}))
+	slices.Reverse(backwards)
+	if !slices.Equal(walked, gotten) || !slices.Equal(walked, backwards) || !slices.Equal(walked, all) {
+		t.Errorf("the records by key are %q, upwards %q, downwards %q, by Each %q", gotten, walked, backwards, all)
+	}
 }
 
 // testPackWhileChanged counts on two nodes, makes and removes records, while two others

@@ -174,9 +174,9 @@ func recordsStandbyAway(t *testing.T, p *clustertest.Pair) {
 	}
 }
 
-// TestRecordsFailover adds on two nodes while the engine is killed, paused and
-// failed over and the record is packed, and counts: what was acknowledged is there once,
-// what was refused is not.
+// TestRecordsFailover adds to records, makes and removes some on two nodes while the engine
+// is killed, paused and failed over and both nodes pack, and counts: what was acknowledged is
+// there once, what was refused is not.
 func TestRecordsFailover(t *testing.T) {
 	p := clustertest.Start(t, clustertest.Options{Standby: true})
 	url := p.A.Database(t, p.A.Address(), p.B.Address())
@@ -185,21 +185,11 @@ func TestRecordsFailover(t *testing.T) {
 		all = append(all, records(t, open(t, url, name, func(o *Options) { o.Wait = 4 * time.Second })))
 	}
 	newPacking(all...)
+	l := newLedger("made")
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	var acked, unknown, refused, packs atomic.Int64
-	wg.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			n, _ := all[0].packBucket(context.Background(), "sums", math.MaxInt64) // it fails while the engine is away, and gives way to changes
-			packs.Add(int64(n))
-		}
-	})
-	for i := range 6 {
+	for _, r := range all {
 		wg.Go(func() {
 			for {
 				select {
@@ -207,7 +197,27 @@ func TestRecordsFailover(t *testing.T) {
 					return
 				default:
 				}
-				switch err := add(all[i%2], "k"); {
+				for _, bucket := range []string{"sums", "made"} {
+					n, _ := r.packBucket(context.Background(), bucket, math.MaxInt64) // it fails while the engine is away, and gives way to changes
+					packs.Add(int64(n))
+				}
+			}
+		})
+	}
+	for i := range 6 {
+		wg.Go(func() {
+			for j := 0; ; j++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				own := fmt.Sprintf("%d-%d", j, i) // next to those of others
+				l.put(t, all[i%2], own, own)
+				if j%2 == 0 {
+					l.remove(t, all[(i+j/2)%2], own)
+				}
+				switch err := add(all[i%2], fmt.Sprint("k", j%5)); {
 				case err == nil:
 					acked.Add(1)
 				case errors.Is(err, sink.ErrUnknown):
@@ -223,9 +233,9 @@ func TestRecordsFailover(t *testing.T) {
 	}
 	more := func() {
 		t.Helper()
-		was := acked.Load()
-		if err := clustertest.Await(20*time.Second, func() (bool, error) { return acked.Load() > was+20, nil }); err != nil {
-			t.Fatalf("nothing is acknowledged any more: %v", err)
+		was, packed := acked.Load(), packs.Load()
+		if err := clustertest.Await(20*time.Second, func() (bool, error) { return acked.Load() > was+20 && packs.Load() > packed+20, nil }); err != nil {
+			t.Fatalf("nothing is acknowledged, or packed, any more: %v", err)
 		}
 	}
 	more()
@@ -244,11 +254,15 @@ func TestRecordsFailover(t *testing.T) {
 	more()
 	close(stop)
 	wg.Wait()
-	got := int64(sumOf(t, all[0], "k"))
+	l.check(t, all[0])
+	got := int64(0)
+	for i := range 5 {
+		got += int64(sumOf(t, all[1], fmt.Sprint("k", i)))
+	}
 	if least, most := acked.Load(), acked.Load()+unknown.Load(); got < least || got > most {
 		t.Errorf("counted to %d; %d were acknowledged, %d are unknown, %d were refused", got, acked.Load(), unknown.Load(), refused.Load())
 	}
-	t.Logf("%d acknowledged, %d unknown, %d refused, counted to %d, packed %d times", acked.Load(), unknown.Load(), refused.Load(), got, packs.Load())
+	t.Logf("%d acknowledged, %d unknown, %d refused, counted to %d, packed %d rows", acked.Load(), unknown.Load(), refused.Load(), got, packs.Load())
 }
 
 // BenchmarkRecords compares with the bare statements, in turns.

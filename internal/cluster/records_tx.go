@@ -40,7 +40,10 @@ const (
 )
 
 func (t *recordTx) begin() string {
-	if t.writable {
+	switch {
+	case mutant == packUnguarded && t.writable && t.w == nil:
+		return `BEGIN ISOLATION LEVEL READ COMMITTED`
+	case t.writable:
 		return `BEGIN ISOLATION LEVEL SERIALIZABLE`
 	}
 	return `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`

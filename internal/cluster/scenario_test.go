@@ -190,6 +190,7 @@ var scenarios = []scenario{
 	{"an engine that cannot be reached refuses, and comes back", unreachable, nil},
 	{"records whose answers were lost are counted once", recordsLostAnswer, nil},
 	{"without a standby a change of records is not acknowledged", recordsStandbyAway, nil},
+	{"what is written while its neighbors are packed is not packed over", writtenWhilePacked, []string{packUnguarded}},
 	{"a claim sees an append that was on its way", claimWaits, nil},
 	{"a claim takes nothing from a node that began to live while it waited", claimWaitsForLife, nil},
 }
