@@ -24,7 +24,7 @@ func (s *Service) For(ctx context.Context, id string, w *workspace.Workspace, se
 		return parent, nil
 	}
 	defer parent.Release()
-	defer s.making.lock("children of " + id)()
+	defer s.making.Lock("children of " + id)()
 	if child, err := s.child(ctx, id, w.ID()); err != nil || child != nil {
 		if err != nil {
 			return nil, err
@@ -86,7 +86,7 @@ func (s *Service) child(ctx context.Context, parent, workspaceID string) (*Ref, 
 // task's own end is durable by now: what fails here is logged, and a change
 // for the child is refused by the parent's status all the same.
 func (s *Service) endChildren(ctx context.Context, parent string, status Status, requestID string) {
-	defer s.making.lock("children of " + parent)()
+	defer s.making.Lock("children of " + parent)()
 	children, err := s.index.children(parent)
 	if err != nil {
 		s.o.Log.Warn("the children of a task could not be read", "parent", parent, "error", err)

@@ -200,7 +200,7 @@ func (s *Service) openFor(ctx context.Context, o CreateOptions) (*workspace.Work
 
 func (s *Service) createOn(ctx context.Context, w *workspace.Workspace, o CreateOptions, started time.Duration) (*Made, error) {
 	_ = s.readUnread(ctx) // a task that this request made may be among them
-	defer s.making.lock(w.ID())()
+	defer s.making.Lock(w.ID())()
 	now := s.o.Now().UTC()
 	rec, ok, err := s.index.withKey(o.IdempotencyKey)
 	if err != nil {
@@ -365,7 +365,7 @@ func (s *Service) Patch(ctx context.Context, r *Ref, p Patch, requestID string) 
 }
 
 func (s *Service) patch(ctx context.Context, r *Ref, p Patch, requestID string) error {
-	defer s.making.lock(r.ID())()
+	defer s.making.Lock(r.ID())()
 	if err := r.InHistory(); err != nil {
 		return err
 	}
@@ -425,7 +425,7 @@ func (s *Service) rewrite(ctx context.Context, r *Ref, info message.Info) (gitst
 // Delete removes a task that is over, with its folders; its history stays and
 // its id stays taken. Conflict "task_executing" while it may still write.
 func (s *Service) Delete(ctx context.Context, r *Ref, requestID string) error {
-	defer s.making.lock(r.ID())()
+	defer s.making.Lock(r.ID())()
 	if r.Dropped {
 		return s.deleteDropped(r)
 	}

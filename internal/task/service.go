@@ -12,6 +12,7 @@ import (
 	"umbra/internal/areas"
 	"umbra/internal/errs"
 	"umbra/internal/idem"
+	"umbra/internal/keyed"
 	"umbra/internal/state"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace"
@@ -66,7 +67,7 @@ type Service struct {
 
 	// making serializes what must see and change the set of a workspace's
 	// tasks in one step (create, delete, status, forget), by workspace.
-	making keyedMutex
+	making keyed.Mutex
 }
 
 // New makes the service, finishes or undoes what a crash interrupted, and sets the
@@ -474,7 +475,7 @@ func (s *Service) Count(workspaceID string) (int, error) {
 // is executing or paused. Their folders go, their history stays unless it is
 // to be deleted.
 func (s *Service) Forget(ctx context.Context, workspaceID string, deleteHistory bool) error {
-	defer s.making.lock(workspaceID)()
+	defer s.making.Lock(workspaceID)()
 	_, exists := s.o.Workspaces.Record(workspaceID) // else a crash left its tasks
 	recs, err := s.index.on(workspaceID)
 	if err != nil {

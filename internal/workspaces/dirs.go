@@ -105,8 +105,7 @@ func (m *Manager) putFirst(r Record) error {
 	case known:
 		return errMoving()
 	}
-	m.putting.Lock()
-	defer m.putting.Unlock()
+	defer m.putting.Lock(r.ID)()
 	err := m.opt.Records.PutUnless(r, func(other Record) bool { return m.elsewhere(other) && m.meets(r.Root, other) })
 	if errors.Is(err, ErrExists) {
 		return errMoving()

@@ -248,8 +248,6 @@ func (m *Manager) ForkVirtual(ctx context.Context, parent *workspace.Workspace, 
 			return nil, errs.Wrap(err, "")
 		}
 	}
-	m.putting.Lock()
-	defer m.putting.Unlock()
 	if err := m.opt.Records.Put(made...); err != nil {
 		return nil, err
 	}
@@ -380,8 +378,7 @@ func (m *Manager) makeFork(ctx context.Context, r Record) (*workspace.Workspace,
 	if err := flush(); err != nil {
 		return nil, errors.Join(errs.Wrap(err, ""), w.Close(ctx, nil))
 	}
-	m.putting.Lock()
-	defer m.putting.Unlock()
+	defer m.putting.Lock(r.ID)()
 	m.mu.Lock()
 	r, ok := m.records[r.ID]
 	m.mu.Unlock()

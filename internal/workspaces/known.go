@@ -67,8 +67,7 @@ func (m *Manager) comes(id string) (done func()) {
 // until letGoLocked. Forget waits for the opening, so the record is not removed
 // meanwhile.
 func (m *Manager) hold(id string) (Record, error) {
-	m.putting.Lock()
-	defer m.putting.Unlock()
+	defer m.putting.Lock(id)()
 	r, err := m.record(id)
 	if err == nil {
 		m.mu.Lock()

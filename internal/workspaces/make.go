@@ -207,8 +207,7 @@ func (m *Manager) takeUnfinished(p place.Place) (Record, bool) {
 
 // dropUnfinished removes what was recorded of a folder that became no workspace.
 func (m *Manager) dropUnfinished(r Record) error {
-	m.putting.Lock()
-	defer m.putting.Unlock()
+	defer m.putting.Lock(r.ID)()
 	if r.Mounted() { // by its files a mount is known
 		if err := m.layerOf(r).Unmount(true); err != nil {
 			return errs.Wrap(err, "")

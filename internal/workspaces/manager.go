@@ -15,6 +15,7 @@ import (
 
 	"umbra/gitstore"
 	"umbra/internal/errs"
+	"umbra/internal/keyed"
 	"umbra/internal/policy"
 	"umbra/internal/witness"
 	"umbra/internal/workspace"
@@ -108,9 +109,9 @@ type Manager struct {
 	busy      func(workspaceID string) (busy, executing bool)
 	keeper    Keeper
 
-	putting sync.Mutex // one record is written at a time
-	making  sync.Mutex // which workspaces there are is settled by one at a time
-	made    []*making  // those whose baseline is being taken; making
+	putting keyed.Mutex // a workspace's record is written by one at a time
+	making  sync.Mutex  // which workspaces there are is settled by one at a time
+	made    []*making   // those whose baseline is being taken; making
 	staging staging
 	kept    *gitstore.Caches // of all stores
 	random  func([]byte)     // of ids
@@ -544,8 +545,7 @@ func (m *Manager) Forget(ctx context.Context, id string, deleteHistory bool) err
 
 // dropRecord forgets a record, for good.
 func (m *Manager) dropRecord(id string) error {
-	m.putting.Lock()
-	defer m.putting.Unlock()
+	defer m.putting.Lock(id)()
 	if err := m.opt.Records.Delete(id); err != nil {
 		return err
 	}

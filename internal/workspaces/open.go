@@ -301,7 +301,7 @@ func (m *Manager) Rebind(ctx context.Context, id, root string, o OpenOptions) (*
 	if err := m.putAway(ctx, id, nil, false); err != nil {
 		m.opt.Log.Warn("workspace not unloaded cleanly", "workspace", id, "error", err)
 	}
-	m.putting.Lock()
+	unlock := m.putting.Lock(id)
 	rec.Root, rec.Dev, rec.Ino, rec.Born = p.Root, p.Dev, p.Ino, p.Born
 	err = m.opt.Records.Put(rec)
 	if err == nil {
@@ -309,7 +309,7 @@ func (m *Manager) Rebind(ctx context.Context, id, root string, o OpenOptions) (*
 		m.records[id] = rec
 		m.mu.Unlock()
 	}
-	m.putting.Unlock()
+	unlock()
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,6 @@ type Record struct {
 }
 
 func (m *Manager) putRecord(r Record) error {
-	m.putting.Lock()
-	defer m.putting.Unlock()
+	defer m.putting.Lock(r.ID)()
 	return m.opt.Records.Put(r)
 }

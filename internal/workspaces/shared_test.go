@@ -24,6 +24,8 @@ import (
 type shop struct {
 	t    testing.TB
 	recs MemRecords
+	// putting, if not nil, is called before a record is written.
+	putting func()
 	// cacheLimit is Options.CacheLimit of the servers started after it was set.
 	cacheLimit func(cached int64) int64
 	// over is what a claim's log is used by; nil: it is used as it is.
@@ -38,6 +40,18 @@ type shopRow struct {
 	owner     *clerk
 	epoch     int64
 	log       *sinktest.Memory
+}
+
+type shopRecords struct {
+	*MemRecords
+	s *shop
+}
+
+func (r shopRecords) Put(list ...Record) error {
+	if r.s.putting != nil {
+		r.s.putting()
+	}
+	return r.MemRecords.Put(list...)
 }
 
 // clerk is one server's part.
@@ -58,7 +72,7 @@ func newShop(t testing.TB) *shop { return &shop{t: t, rows: map[string]*shopRow{
 func (s *shop) server(name string, hooks ...Hooks) *clerk {
 	s.t.Helper()
 	c := &clerk{s: s, name: name, dead: make(chan struct{})}
-	m, err := NewManager(Options{DataDir: s.t.TempDir(), Records: &s.recs, Shared: c, Server: name, CacheLimit: s.cacheLimit})
+	m, err := NewManager(Options{DataDir: s.t.TempDir(), Records: shopRecords{&s.recs, s}, Shared: c, Server: name, CacheLimit: s.cacheLimit})
 	must(s.t, err)
 	c.m = m
 	for _, h := range hooks {

@@ -102,8 +102,7 @@ func (m *Manager) stays(id string, h *handle) bool {
 // changeRecord changes what is kept of a workspace, if it is still known and
 // there is something to change.
 func (m *Manager) changeRecord(id string, change func(*Record) bool) {
-	m.putting.Lock()
-	defer m.putting.Unlock()
+	defer m.putting.Lock(id)()
 	r, ok := m.Record(id)
 	if !ok || !change(&r) || m.changedElsewhere(r) {
 		return
@@ -116,8 +115,7 @@ func (m *Manager) changeRecord(id string, change func(*Record) bool) {
 
 // alterRecord is like changeRecord; where the record cannot be written it stays as it is.
 func (m *Manager) alterRecord(id string, change func(*Record) bool) error {
-	m.putting.Lock()
-	defer m.putting.Unlock()
+	defer m.putting.Lock(id)()
 	r, ok := m.Record(id)
 	if !ok || !change(&r) || m.changedElsewhere(r) {
 		return nil
@@ -129,7 +127,7 @@ func (m *Manager) alterRecord(id string, change func(*Record) bool) error {
 	return nil
 }
 
-// holdRecord keeps a record that was changed. The caller holds putting.
+// holdRecord keeps a record that was changed. The caller holds its key of putting.
 func (m *Manager) holdRecord(r Record) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

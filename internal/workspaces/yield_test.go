@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -55,6 +56,37 @@ func TestForwardable(t *testing.T) {
 			t.Errorf("one that cannot: %v", err)
 		}
 	}
+}
+
+// TestYieldTogether: workspaces that are released at the same time do not wait for each
+// other's records.
+func TestYieldTogether(t *testing.T) {
+	s := newShop(t)
+	a := s.server("a")
+	var ids []string
+	for _, name := range []string{"x", "y"} {
+		w := a.open(name)
+		ids = append(ids, w.ID())
+		w.Release()
+	}
+	var arrived sync.WaitGroup
+	arrived.Add(len(ids))
+	both := make(chan struct{})
+	go func() { arrived.Wait(); close(both) }()
+	s.putting = func() {
+		arrived.Done()
+		select {
+		case <-both:
+		case <-time.After(20 * time.Second):
+			t.Error("a record is not written while another one is")
+		}
+	}
+	var yielding sync.WaitGroup
+	for _, id := range ids {
+		yielding.Go(func() { must(t, a.m.Yield(t.Context(), id, false)) })
+	}
+	yielding.Wait()
+	s.putting = nil
 }
 
 // TestYieldBesideUpkeep: what has a workspace without being a request of it, as a seal
