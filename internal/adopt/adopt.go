@@ -150,7 +150,7 @@ func (f *Copy) Finish(ctx context.Context, e Cluster, records workspaces.Records
 		return nil, err
 	}
 	done, err := ask(ctx, e, func(ctx context.Context, c *cluster.Conn) (bool, error) {
-		_, err := c.Exec(ctx, `UPDATE workspace SET kind = $4, pinned = NULLIF($5, ''), owner = NULL, epoch = epoch + 1, adopted = $6, last_used = now()
+		_, err := c.Exec(ctx, `UPDATE workspace SET kind = $4, pinned = NULLIF($5, ''), owner = NULL, epoch = epoch + 1, adopted = $6
 			WHERE id = $1 AND epoch = $2 AND pinned = $3 AND NOT EXISTS (SELECT FROM node WHERE name = $3 AND state <> 'dead')`,
 			f.ws, f.epoch, f.from, kind, server, string(raw))
 		if err != nil {
@@ -158,7 +158,7 @@ func (f *Copy) Finish(ctx context.Context, e Cluster, records workspaces.Records
 		}
 		// It may have been done by an attempt before. This writes, so that the answer waits
 		// for the standby.
-		tag, err := c.Exec(ctx, `UPDATE workspace SET last_used = last_used WHERE id = $1 AND adopted = $2::jsonb`, f.ws, string(raw))
+		tag, err := c.Exec(ctx, `UPDATE workspace SET epoch = epoch WHERE id = $1 AND adopted = $2::jsonb`, f.ws, string(raw))
 		return tag.RowsAffected() > 0, err
 	})
 	if err == nil && !done {

@@ -136,8 +136,9 @@ func (a *Admin) Status(ctx context.Context, store blob.Store) (*Status, error) {
 		}
 		s.Engine.LatencyMS = time.Since(begun).Milliseconds()
 		rows, err := c.Query(ctx, `SELECT name, address, version, state, (extract(epoch FROM now() - beaten) * 1000)::bigint,
-				(SELECT count(*) FROM workspace WHERE owner = life AND pinned IS NULL), (SELECT count(*) FROM workspace WHERE pinned = name)
-			FROM node n WHERE state <> 'dead' OR ended > now() - interval '1 hour'
+				coalesce(owned, 0), (SELECT count(*) FROM workspace WHERE pinned = name)
+			FROM node n LEFT JOIN (SELECT owner, count(*) AS owned FROM workspace WHERE owner IS NOT NULL AND pinned IS NULL GROUP BY owner) o ON o.owner = n.life
+			WHERE state <> 'dead' OR ended > now() - interval '1 hour'
 				OR EXISTS (SELECT FROM workspace WHERE pinned = n.name) AND NOT EXISTS (SELECT FROM node m WHERE m.name = n.name AND m.ended > n.ended)
 			ORDER BY name, state <> 'dead' DESC, ended DESC`)
 		if err != nil {

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,11 +15,10 @@ import (
 // Workspace is what the cluster's table says about one.
 type Workspace struct {
 	ID, Kind  string
-	Namespace string // empty: none
+	Namespace string // empty: none, or, of one that was read, not known
 	Epoch     int64
 	Owner     *Peer  // nil: resting, or its owner is dead
 	Pinned    string // node's name; empty: any node may own it
-	Bytes     int64
 }
 
 // Claim is the right to change a workspace, until another node claims it.
@@ -47,7 +47,7 @@ type row struct {
 func (n *Node) Create(ctx context.Context, w Workspace) (created bool, err error) {
 	made := make(chan bool, 1)
 	err = n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
-		tag, err := c.Exec(ctx, `INSERT INTO workspace (id, kind, namespace, pinned) VALUES ($1, $2, NULLIF($3, ''), NULLIF($4, '')) ON CONFLICT (id) DO NOTHING`,
+		tag, err := c.Exec(ctx, `INSERT INTO workspace (id, kind, namespace, pinned) VALUES ($1, $2, `+fmt.Sprintf(namespaceHash, "$3::text")+`, NULLIF($4, '')) ON CONFLICT (id) DO NOTHING`,
 			w.ID, w.Kind, w.Namespace, w.Pinned)
 		if err == nil { // else it may run again
 			made <- tag.RowsAffected() == 1
@@ -100,7 +100,7 @@ func (n *Node) mapped(err error) error {
 // a workspace from one that began to live in between.
 const (
 	claimLock   = `SELECT coalesce(owner, 0) FROM workspace WHERE id = $1 FOR UPDATE`
-	claimUpdate = `UPDATE workspace SET epoch = epoch + 1, owner = $2, last_used = now()
+	claimUpdate = `UPDATE workspace SET epoch = epoch + 1, owner = $2
 		WHERE id = $1
 		AND (owner IS NULL OR owner = $2 OR NOT EXISTS (SELECT FROM node WHERE life = owner AND state <> 'dead'))
 		AND EXISTS (SELECT FROM node WHERE life = $2 AND state <> 'dead')
@@ -207,7 +207,7 @@ var errAgain = errors.New("cluster: the claim has to be repeated")
 // The caller has finished its last append and takes no more.
 func (n *Node) Release(ctx context.Context, c *Claim) error {
 	return n.write(ctx, func(ctx context.Context, conn *engine.Conn) error {
-		_, err := conn.Exec(ctx, `UPDATE workspace SET owner = NULL, last_used = now() WHERE id = $1 AND epoch = $2 AND owner = $3`, c.Workspace, c.Epoch, c.Life.ID)
+		_, err := conn.Exec(ctx, `UPDATE workspace SET owner = NULL WHERE id = $1 AND epoch = $2 AND owner = $3`, c.Workspace, c.Epoch, c.Life.ID)
 		return err
 	})
 }
@@ -228,7 +228,7 @@ func (n *Node) Find(ctx context.Context, ws string) (*Workspace, error) {
 func (n *Node) FindAll(ctx context.Context, ids []string) ([]Workspace, error) {
 	result := make(chan []Workspace, 8)
 	err := n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
-		rows, err := c.Query(ctx, `SELECT w.id, w.kind, coalesce(w.namespace, ''), w.epoch, coalesce(w.pinned, ''), w.bytes,
+		rows, err := c.Query(ctx, `SELECT w.id, w.kind, w.epoch, coalesce(w.pinned, ''),
 			n.life, n.name, n.address, n.url, n.version, n.state = 'draining'
 			FROM workspace w LEFT JOIN node n ON (n.life = w.owner OR n.name = w.pinned) AND n.state <> 'dead' WHERE w.id = ANY ($1)`, ids)
 		if err != nil {
@@ -238,7 +238,7 @@ func (n *Node) FindAll(ctx context.Context, ids []string) ([]Workspace, error) {
 			var life *int64
 			var name, address, url, version *string
 			var draining *bool
-			err = row.Scan(&w.ID, &w.Kind, &w.Namespace, &w.Epoch, &w.Pinned, &w.Bytes, &life, &name, &address, &url, &version, &draining)
+			err = row.Scan(&w.ID, &w.Kind, &w.Epoch, &w.Pinned, &life, &name, &address, &url, &version, &draining)
 			if life != nil {
 				w.Owner = &Peer{Life: *life, Name: *name, Address: *address, URL: *url, Version: *version, Draining: *draining}
 			}

@@ -177,21 +177,26 @@ func testShortKeys(t *testing.T, p *clustertest.Pair) {
 	open(t, url, "n1").abandon()
 	db := strings.TrimSuffix(url[strings.LastIndexByte(url, '/')+1:], "?sslmode=disable")
 	p.A.In(db).SQL(`INSERT INTO record (bucket, key, value) VALUES ('tasks', '1', 'one'), ('tasks_by_time', '\x00ff', 'two'), ('none', '', 'three'), ('none', 'x', '\x0102'), ('none', 'y', '')`)
-	p.A.In(db).SQL(`INSERT INTO workspace (id, kind, manifest_key) VALUES ('w', 'virtual', 'w/1-x.manifest')`)
+	p.A.In(db).SQL(`INSERT INTO workspace (id, kind, namespace, pinned, epoch, manifest_ver, base_pos, sealed_at, manifest_key) VALUES
+		('w', 'virtual', 'a/b', NULL, 7, 3, 5, now(), 'w/1-x.manifest'), ('v', 'virtual', NULL, NULL, 1, 0, 0, NULL, NULL), ('p', 'physical', NULL, 'n', 2, 1, 9, now(), NULL)`)
 	migrations = all
 	n := open(t, url, "n2")
-	if got := p.A.In(db).SQL(`SELECT manifest_key, ` + manifestKey + ` FROM workspace w`); got != "1-x|w/1-x.manifest" {
-		t.Errorf("the manifest of a workspace is %s", got)
+	got := p.A.In(db).SQL(`SELECT id, kind, pinned, epoch, manifest_ver, base_pos, sealed_at IS NULL, namespace IS NULL, manifest_key, ` + manifestKey + ` FROM workspace w ORDER BY id`)
+	if want := "p|physical|n|2|1|9|f|t||\nv|virtual||1|0|0|t|t||\nw|virtual||7|3|5|t|f|1-x|w/1-x.manifest"; got != want {
+		t.Errorf("the workspaces are\n%s, want\n%s", got, want)
+	}
+	if id, err := n.Named(context.Background(), "a/b"); id != "w" {
+		t.Errorf("a namespace is that of %q, %v", id, err)
 	}
 	r := n.Records()
 	defer func() { need.NoError(t, r.Close()) }()
-	got := []string{}
+	records := []string{}
 	need.NoError(t, r.Each(context.Background(), func(bucket, key string, value []byte) error {
-		got = append(got, fmt.Sprintf("%s %q %s", bucket, key, value))
+		records = append(records, fmt.Sprintf("%s %q %s", bucket, key, value))
 		return nil
 	}))
-	if want := []string{`none "" three`, "none \"x\" \x01\x02", `none "y" `, `tasks "1" one`, `tasks_by_time "\x00\xff" two`}; !slices.Equal(got, want) {
-		t.Errorf("the records are %q, want %q", got, want)
+	if want := []string{`none "" three`, "none \"x\" \x01\x02", `none "y" `, `tasks "1" one`, `tasks_by_time "\x00\xff" two`}; !slices.Equal(records, want) {
+		t.Errorf("the records are %q, want %q", records, want)
 	}
 }
 
@@ -272,7 +277,7 @@ func testClaims(t *testing.T, p *clustertest.Pair) {
 	if _, err := n2.Claim(ctx, "w"); !errors.As(err, &owned) || owned.Owner.Name != "n1" || owned.Owner.Address != "http://n1" || owned.Epoch != c1.Epoch {
 		t.Errorf("a claim of an owned workspace: %v", err)
 	}
-	if w, err := n2.Find(ctx, "w"); err != nil || w.Owner == nil || w.Owner.Name != "n1" || w.Namespace != "a/b" || w.Epoch != c1.Epoch {
+	if w, err := n2.Find(ctx, "w"); err != nil || w.Owner == nil || w.Owner.Name != "n1" || w.Epoch != c1.Epoch {
 		t.Errorf("found %+v, %v", w, err)
 	}
 	need.NoError(t, n1.Release(ctx, c1))

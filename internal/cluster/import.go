@@ -252,26 +252,22 @@ func (d *Draft) Publish(ctx context.Context) error {
 		}
 		inline, key = nil, &name
 	}
-	size := int64(0)
-	for _, p := range m.Packs {
-		size += p.Size + p.Idx
-	}
 	if d.n.opts.boot()-d.begun > draftPatience {
 		return sink.Stale(d.w.ID)
 	}
 	d.n.opts.at("publish")
 	ours := make(chan bool, 8)
 	err := d.n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
-		_, err := c.Exec(ctx, `INSERT INTO workspace (id, kind, namespace, epoch, manifest, manifest_key, manifest_ver, bytes, pinned)
-			VALUES ($1, $2, NULLIF($3, ''), $4, $5, left(substr($6::text, length($1::text) + 2), -9), $7, $8, NULLIF($9, '')) ON CONFLICT DO NOTHING`,
-			d.w.ID, d.w.Kind, d.w.Namespace, draftEpoch, inline, key, int64(m.Version), size, d.w.Pinned)
+		_, err := c.Exec(ctx, `INSERT INTO workspace (id, kind, namespace, epoch, manifest, manifest_key, manifest_ver, pinned)
+			VALUES ($1, $2, `+fmt.Sprintf(namespaceHash, "$3::text")+`, $4, $5, left(substr($6::text, length($1::text) + 2), -9), $7, NULLIF($8, '')) ON CONFLICT DO NOTHING`,
+			d.w.ID, d.w.Kind, d.w.Namespace, draftEpoch, inline, key, int64(m.Version), d.w.Pinned)
 		if err != nil {
 			return err
 		}
 		// It is looked for, since an attempt before may have added it; and that writes, so
 		// that the answer waits for the standby.
 		var names string
-		err = c.QueryRow(ctx, `UPDATE workspace SET last_used = last_used WHERE id = $1 AND (manifest = $2 OR manifest_key = left(substr($3::text, length(id) + 2), -9))
+		err = c.QueryRow(ctx, `UPDATE workspace SET epoch = epoch WHERE id = $1 AND (manifest = $2 OR manifest_key = left(substr($3::text, length(id) + 2), -9))
 			RETURNING current_setting('synchronous_standby_names')`, d.w.ID, inline, key).Scan(&names)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):

@@ -398,7 +398,7 @@ func (r *recordArrays) add(g *group) {
 // resolveGroups writes on purpose: a row that a crashed primary had written for
 // itself is visible to a SELECT before any standby has it, and this statement
 // waits for one.
-const resolveGroups = `UPDATE workspace w SET last_used = w.last_used
+const resolveGroups = `UPDATE workspace w SET epoch = w.epoch
 	FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS i (ws, epoch, pos)
 	WHERE w.id = i.ws AND w.epoch = i.epoch
 	RETURNING w.id, (SELECT nonce FROM journal j WHERE j.ws = i.ws AND j.pos = i.pos), current_setting('synchronous_standby_names')`

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"umbra/gitstore/sink"
 	"umbra/internal/blob"
@@ -63,7 +64,7 @@ func (n *Node) Named(ctx context.Context, namespace string) (string, error) {
 	result := make(chan string, 8)
 	err := n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
 		var id string
-		err := c.QueryRow(ctx, `SELECT coalesce((SELECT id FROM workspace WHERE namespace = $1), '')`, namespace).Scan(&id)
+		err := c.QueryRow(ctx, `SELECT coalesce((SELECT id FROM workspace WHERE namespace = `+fmt.Sprintf(namespaceHash, "$1::text")+`), '')`, namespace).Scan(&id)
 		result <- id
 		return err
 	})

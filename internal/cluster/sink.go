@@ -192,9 +192,14 @@ func (s *Sink) put(ctx context.Context, r io.ReaderAt, size int64, sort string) 
 	return key, nil
 }
 
-// objectKey returns a name that is never used twice.
+// objectKey returns a name that is never used twice. A manifest's, which is in the row of
+// its workspace, has 80 random bits, others have 130.
 func objectKey(ws string, epoch int64, sort string) string {
-	return fmt.Sprintf("%s/%d-%s.%s", ws, epoch, strings.ToLower(rand.Text()), sort)
+	text := strings.ToLower(rand.Text())
+	if sort == "manifest" {
+		text = text[:16]
+	}
+	return fmt.Sprintf("%s/%d-%s.%s", ws, epoch, text, sort)
 }
 
 // blobError maps an error of the object store to one of package sink.
@@ -265,18 +270,18 @@ func (e *exactReader) Close() error { return e.r.Close() }
 // The switch to another manifest: one statement, so that a reader sees the groups
 // in the log or in the packs. An epoch that is over changes nothing.
 const swapManifest = `WITH w AS (
-		UPDATE workspace w SET manifest = $5, manifest_key = left(substr($6::text, length(w.id) + 2), -9), manifest_ver = $4, base_pos = $7, bytes = $8, sealed_at = now()
+		UPDATE workspace w SET manifest = $5, manifest_key = left(substr($6::text, length(w.id) + 2), -9), manifest_ver = $4, base_pos = $7, sealed_at = CASE WHEN w.pinned IS NOT NULL THEN now() END
 		FROM (SELECT $1::text AS ws, $2::bigint AS epoch) i
 		WHERE w.id = i.ws AND w.epoch = i.epoch AND w.manifest_ver = $3 AND w.base_pos <= $7
 		RETURNING w.id),
 	trimmed AS (DELETE FROM journal j USING w WHERE j.ws = w.id AND j.pos <= $7),
 	dropped AS (
-		INSERT INTO garbage (key, not_before) SELECT key, now() + make_interval(secs => $10) FROM unnest($9::text[]) AS d (key), w
+		INSERT INTO garbage (key, not_before) SELECT key, now() + make_interval(secs => $9) FROM unnest($8::text[]) AS d (key), w
 		ON CONFLICT (key) DO UPDATE SET not_before = least(garbage.not_before, excluded.not_before))
 	SELECT current_setting('synchronous_standby_names') FROM w`
 
 // resolveSwap writes, as resolveGroups does.
-const resolveSwap = `UPDATE workspace w SET last_used = w.last_used
+const resolveSwap = `UPDATE workspace w SET epoch = w.epoch
 	FROM (SELECT $1::text AS ws, $2::bigint AS epoch) i WHERE w.id = i.ws AND w.epoch = i.epoch
 	RETURNING w.manifest_ver, current_setting('synchronous_standby_names')`
 
@@ -328,10 +333,6 @@ func (s *Sink) Swap(ctx context.Context, sw *sink.Switch) error {
 			s.n.opts.Log.Warn("dropped objects stay for their grace", "workspace", s.claim.Workspace, "error", err)
 		}
 	}
-	size := int64(0)
-	for _, p := range sw.Manifest.Packs {
-		size += p.Size + p.Idx
-	}
 	if mutant == deleteNow {
 		for _, name := range drop {
 			_ = s.store.Delete(ctx, name)
@@ -350,7 +351,7 @@ func (s *Sink) Swap(ctx context.Context, sw *sink.Switch) error {
 		for {
 			c.Noticed.Store(false)
 			ok, err := s.n.switched(c.QueryRow(ctx, unfence(swapManifest), s.claim.Workspace, s.claim.Epoch, version, next, inline, keyOrNull,
-				int64(sw.Manifest.Base), size, drop, grace.Seconds()), c)
+				int64(sw.Manifest.Base), drop, grace.Seconds()), c)
 			if engine.Again(err) {
 				continue
 			}
