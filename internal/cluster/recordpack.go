@@ -115,11 +115,11 @@ func (r *Records) packRun(bucket string, from []byte, since int64) (moved int, n
 	}
 	// A pack is written again for as many rows as make one: for each row on its own all
 	// packs would be written again in each call, where the keys are random.
-	if len(replaced) > 0 && len(rows) < r.packLeast {
+	few := len(rows) < r.packLeast
+	if few && len(replaced) > 0 {
 		return 0, next, nil
 	}
 	packs, gone := recordrow.NewPacks(recordrow.Overridden(rows, replaced)), make([][]byte, 0, len(rows))
-	few := len(replaced) == 0 && len(rows) < r.packLeast
 	if few {
 		packs = nil
 	}

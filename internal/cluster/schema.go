@@ -98,10 +98,9 @@ var adoptions = []string{`ALTER TABLE workspace ADD COLUMN sealed_at timestamptz
 	`CREATE INDEX workspace_adopted ON workspace (id) WHERE adopted IS NOT NULL`}
 
 // packs are for records that nothing changes; a removed one may have a row without a
-// value. And a workspace at rest takes less: its row has no column that nothing reads,
-// numbers before texts, which so need no padding, and 16 bytes of its namespace's hash,
-// which is in the row and in an index. Claims, seals and releases change no column that is
-// in an index, so in a page with some room they write nothing to the indexes.
+// value. And a workspace's row has no column that nothing reads, numbers before texts,
+// which so need no padding, and 16 bytes of its namespace's hash. Claims, seals and releases
+// change no column of an index: in a page with some room they write to none.
 var packs = []string{
 	`ALTER TABLE record ALTER COLUMN value DROP NOT NULL`,
 	`CREATE TABLE packed (first bytea PRIMARY KEY, last bytea NOT NULL, data bytea NOT NULL) WITH (autovacuum_vacuum_scale_factor = 0.02)`,

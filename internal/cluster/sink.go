@@ -270,7 +270,7 @@ func (e *exactReader) Close() error { return e.r.Close() }
 // The switch to another manifest: one statement, so that a reader sees the groups
 // in the log or in the packs. An epoch that is over changes nothing.
 const swapManifest = `WITH w AS (
-		UPDATE workspace w SET manifest = $5, manifest_key = left(substr($6::text, length(w.id) + 2), -9), manifest_ver = $4, base_pos = $7, sealed_at = CASE WHEN w.pinned IS NOT NULL THEN now() END
+		UPDATE workspace w SET manifest = $5, manifest_key = left(substr(NULLIF($6::text, ''), length(w.id) + 2), -9), manifest_ver = $4, base_pos = $7, sealed_at = CASE WHEN w.pinned IS NOT NULL THEN now() END
 		FROM (SELECT $1::text AS ws, $2::bigint AS epoch) i
 		WHERE w.id = i.ws AND w.epoch = i.epoch AND w.manifest_ver = $3 AND w.base_pos <= $7
 		RETURNING w.id),
@@ -304,8 +304,7 @@ func (s *Sink) Swap(ctx context.Context, sw *sink.Switch) error {
 	if next != version+1 {
 		return sink.Unavailable("unreachable", fmt.Errorf("version %d of the manifest after version %d", next, version))
 	}
-	fresh := sw.Manifest.Objects()
-	if err := s.fresh(fresh); err != nil {
+	if err := s.fresh(sw.Manifest.Objects()); err != nil {
 		return err
 	}
 	inline := encoded
@@ -338,10 +337,6 @@ func (s *Sink) Swap(ctx context.Context, sw *sink.Switch) error {
 			_ = s.store.Delete(ctx, name)
 		}
 	}
-	var keyOrNull *string
-	if key != "" {
-		keyOrNull = &key
-	}
 	s.n.opts.at("swap")
 	done := make(chan bool, 1)
 	attempted := false
@@ -350,7 +345,7 @@ func (s *Sink) Swap(ctx context.Context, sw *sink.Switch) error {
 	err := s.n.e.Do(ctx, func(ctx context.Context, c *engine.Conn) error {
 		for {
 			c.Noticed.Store(false)
-			ok, err := s.n.switched(c.QueryRow(ctx, unfence(swapManifest), s.claim.Workspace, s.claim.Epoch, version, next, inline, keyOrNull,
+			ok, err := s.n.switched(c.QueryRow(ctx, unfence(swapManifest), s.claim.Workspace, s.claim.Epoch, version, next, inline, key,
 				int64(sw.Manifest.Base), drop, grace.Seconds()), c)
 			if engine.Again(err) {
 				continue
