@@ -113,6 +113,48 @@ func TestCheckpointWithoutUnopened(t *testing.T) {
 	}
 }
 
+// A file that a user moved before a checkpoint could sync it holds the checkpoint, until
+// a scan has recorded where it is. What no scan records, such as the removal of an ignored
+// file, holds it no longer than that.
+func TestCheckpointWaitsForMovedFiles(t *testing.T) {
+	b := newBench(t, map[string]string{"a": "A", "b": "B", "c": "C", ".gitignore": "log\n"})
+	defer b.stop()
+	for _, c := range []struct {
+		name  string
+		write []string
+		move  func()
+	}{
+		{"moved", []string{"a"}, func() { must(t, b.mem.Rename("ws/a", "ws/moved")) }},
+		{"over another", []string{"b", "c"}, func() { must(t, b.mem.Rename("ws/b", "ws/c")) }},
+		{"an ignored one removed", []string{"log"}, func() { must(t, b.mem.Remove("ws/log")) }},
+	} {
+		must(t, b.w.checkpoint(t.Context(), false))
+		covered := b.w.progress.SyncedTo()
+		if covered != b.w.Settled() {
+			t.Fatalf("%s: the checkpoint before is at %d of %d", c.name, covered, b.w.Settled())
+		}
+		for _, p := range c.write {
+			b.ok(write(p, c.name))
+		}
+		c.move()
+		for range 2 {
+			must(t, b.w.checkpoint(t.Context(), false))
+			if got := b.w.progress.SyncedTo(); got != covered {
+				t.Errorf("%s: the checkpoint is at %d, was at %d: it covers a file that was not synced", c.name, got, covered)
+			}
+		}
+		_, err := b.w.Sync(t.Context(), reconcile.SyncOptions{})
+		must(t, err)
+		must(t, b.w.checkpoint(t.Context(), false))
+		if got := b.w.progress.SyncedTo(); got != b.w.Settled() {
+			t.Errorf("%s: the checkpoint is at %d of %d", c.name, got, b.w.Settled())
+		}
+	}
+	if w := b.w.Warnings(); len(w) != 0 {
+		t.Errorf("warnings %q", w)
+	}
+}
+
 // A request of any number of files holds a bounded number of descriptors.
 func TestDescriptorsOfARequest(t *testing.T) {
 	if _, err := os.ReadDir("/proc/self/fd"); err != nil {

@@ -56,7 +56,7 @@ type Workspace struct {
 	// not clean then, so that the next start settles displaced files.
 	unsettled atomic.Bool
 
-	unsyncable atomic.Bool // warned of a file that cannot be opened for a sync
+	unsynced unsynced
 }
 
 // ID is the workspace's id.

@@ -59,6 +59,22 @@ func (g *rig) without(task string) (tree wstest.Folder, touched map[string]*chan
 			}
 		}
 	}
+	// What another did before may be taken back since, at a path where nothing was any
+	// more: then it does not come back, though no commit shows that.
+	for _, other := range tasks {
+		t, err := g.cache.Task(background, g.w, other)
+		if err != nil {
+			return nil, touched, false, err
+		}
+		for i := range t.Entries {
+			e := &t.Entries[i]
+			for q := range touched {
+				if other != task && e.Undone && (overlap(e.Path, q) || e.NewPath != "" && overlap(e.NewPath, q)) {
+					return nil, touched, false, nil
+				}
+			}
+		}
+	}
 	if tree, err = g.tip(); err != nil {
 		return nil, touched, false, err
 	}

@@ -518,6 +518,17 @@ func TestScripts(t *testing.T) {
 			C: put crlf "b\n"; del dir/sub/y; +x run.sh
 			sync
 			crash 44096`,
+		"power fails after a user moved a directory with a file whose bits nobody synced, and a clean stop": `
+			A: +x dir/sub/y
+			disk: mv dir/x tmp; mv dir/sub dir/x
+			restart
+			crash 569492`,
+		"another's creation undone where nothing was any more": `
+			B: put n z
+			A: rmdir n
+			B: put empty/f z
+			revert B
+			revert A`,
 		"power fails after a file was renamed, made executable and written to": `
 			B: mv key "q\t\"é\\"
 			B: +x "q\t\"é\\"

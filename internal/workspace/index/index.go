@@ -115,6 +115,19 @@ func (x *Index) Lookup(p wspath.Path, info vfs.Info) (id object.ID, known bool) 
 	return f.ID, f.Holds(info)
 }
 
+// IsAnother reports whether the file with an inode number is not the one that was last
+// seen at a path. Where none was, nothing is known.
+func (x *Index) IsAnother(p wspath.Path, ino uint64) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if d := x.dirs.Get(p.Dir()); d != nil {
+		if i, ok := find(d, p.Base()); ok {
+			return d.files[i].ino != ino
+		}
+	}
+	return false
+}
+
 // Perm returns the permission bits that a file had when it was a blob: the one that
 // it is, or the one before.
 func (x *Index) Perm(p wspath.Path, id object.ID) (perm fs.FileMode, known bool) {
