@@ -43,7 +43,7 @@ func (s *Staged) Park(held, limit int) bool {
 
 // parkedName gives a name at the top of staging that no directory has.
 func (st *Staging) parkedName() string {
-	return "parked-" + strconv.FormatUint(st.parked.Add(1), 10)
+	return parkedPrefix + strconv.FormatUint(st.parked.Add(1), 10)
 }
 
 // open makes sure that the file is open, and gives what closes it again if it

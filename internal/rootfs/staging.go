@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,7 +59,7 @@ type plainer interface {
 }
 
 // OpenStaging takes over a folder, and closes it in the end; what a stop left in
-// it is removed.
+// it is removed, and nothing else: a link may lead to a user's directory.
 func OpenStaging(f vfs.FS) (*Staging, error) {
 	info, err := f.Lstat(".")
 	if err != nil {
@@ -69,6 +70,9 @@ func OpenStaging(f vfs.FS) (*Staging, error) {
 		return nil, err
 	}
 	for _, e := range left {
+		if !staged(e.Name) {
+			continue
+		}
 		if err := f.Remove(e.Name); err != nil {
 			return nil, err
 		}
@@ -77,6 +81,15 @@ func OpenStaging(f vfs.FS) (*Staging, error) {
 		_ = s.Spread(".") // else they are where the system puts them
 	}
 	return &Staging{fs: f, dev: info.Dev, now: time.Now, dir: ".", maxHeld: descriptorShare()}, nil
+}
+
+// parkedPrefix begins the names of files that gave their descriptor up (Staged.Park).
+const parkedPrefix = "parked-"
+
+// staged reports whether a name is one that files and directories get here.
+func staged(name string) bool {
+	_, err := strconv.ParseUint(strings.TrimPrefix(name, parkedPrefix), 10, 64)
+	return err == nil
 }
 
 // Close gives the folder free. Files that were made stay usable.

@@ -182,3 +182,19 @@ func TestStagingMovesOn(t *testing.T) {
 		t.Errorf("left after the next start: %v, %v", left, err)
 	}
 }
+
+// TestStagingKeepsOthersFiles: the directory may be a link to a user's. What the server
+// did not put there stays.
+func TestStagingKeepsOthersFiles(t *testing.T) {
+	top := vfs.NewMem(vfs.MemOptions{})
+	for name, stays := range map[string]bool{"thesis": true, "parked-": true, "parked-x": true, "parked-1": false, "17": false} {
+		f, err := top.OpenFile(name, os.O_CREATE|os.O_WRONLY, 0o600)
+		need.NoError(t, err)
+		need.NoError(t, f.Close())
+		_, err = OpenStaging(top)
+		need.NoError(t, err)
+		if _, err := top.Lstat(name); (err == nil) != stays {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
