@@ -2,6 +2,7 @@ package gitstore
 
 import (
 	"context"
+	"slices"
 
 	"umbra/gitstore/collect"
 	"umbra/gitstore/pace"
@@ -25,8 +26,9 @@ type (
 // next run continues. A fork's history
 // is never shortened, so there is nothing to collect in it.
 func (s *Store) Collect(ctx context.Context, opt CollectOptions) (CollectReport, error) {
+	opt.Among = slices.DeleteFunc(slices.Clone(opt.Among), func(id ID) bool { return !s.HasBlob(id) })
 	if s.r.Base != nil {
-		return CollectReport{}, nil
+		return CollectReport{Left: len(opt.Among) > 0}, nil
 	}
 	s.r.Upkeep.Collecting.Lock()
 	defer s.r.Upkeep.Collecting.Unlock()
@@ -46,6 +48,7 @@ func (s *Store) collect(ctx context.Context, opt CollectOptions) (CollectReport,
 	}
 	report, err := collect.Run(ctx, s.r, collectHost{s}, begin, opt)
 	if err == nil && !opt.DryRun {
+		report.Left = slices.ContainsFunc(opt.Among, s.HasBlob)
 		s.r.Upkeep.Swept.Store(&begin)
 	}
 	return report, errs.Wrap(err, "")

@@ -27,7 +27,8 @@ type Options struct {
 	// DryRun only reports what would be freed, as if history began at From.
 	DryRun bool
 	From   repo.Boundary
-	Pace   *pace.Pace // nil: no rests
+	Among  []object.ID // of which to report whether one is left
+	Pace   *pace.Pace  // nil: no rests
 	// Progress, if not nil, is called with the progress: a step, and its parts.
 	Progress func(step string, done, all int64)
 }
@@ -36,6 +37,7 @@ type Options struct {
 type Report struct {
 	Freed   int64 // is free now
 	Waiting int64 // goes when the grace of superseded packs ends
+	Left    bool  // one of the objects that Options.Among names stays
 }
 
 // worthwhile is the part of a pack, as a divisor, that has to be unneeded for it
@@ -102,6 +104,10 @@ func (c *collector) run() (err error) {
 	unneeded := c.choose()
 	if c.opt.DryRun {
 		c.Waiting = unneeded
+		c.Left = slices.ContainsFunc(c.opt.Among, func(id object.ID) bool {
+			row, ok := c.table.Find(id)
+			return !ok || c.table.IsMarked(row) // in no pack yet, or reached
+		})
 		return nil
 	}
 	if err := c.dropLogs(); err != nil {

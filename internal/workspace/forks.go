@@ -14,7 +14,7 @@ type forkLinks struct {
 	has  func() error // has_forks, if a fork continues the history
 	// keep fails with has_forks if a fork that has a history of its own by now has one of
 	// these contents.
-	keep  func(ctx context.Context, blobs []object.ID) error
+	keep  func(ctx context.Context, blobs []object.ID, dry bool) error
 	layer Layer // nil: there is none
 
 	// making is held by those who make a fork, and against them at the moment in which

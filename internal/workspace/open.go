@@ -58,7 +58,7 @@ type Config struct {
 	Unforked func() error
 	// Kept fails with has_forks if a fork that has a history of its own by now has one of
 	// these contents.
-	Kept func(ctx context.Context, blobs []object.ID) error
+	Kept func(ctx context.Context, blobs []object.ID, dry bool) error
 	// Layer has what the workspace shows of files next to history; nil: there is nothing.
 	Layer Layer
 

@@ -277,7 +277,7 @@ func (p *purge) keptBy() error {
 	if p.w.forks.keep == nil {
 		return nil
 	}
-	return p.w.forks.keep(p.ctx, slices.Collect(maps.Keys(p.blobs)))
+	return p.w.forks.keep(p.ctx, slices.Collect(maps.Keys(p.blobs)), p.req.DryRun)
 }
 
 // contents settles what is to go.

@@ -570,14 +570,14 @@ func (m *Manager) setAlone(id string) error {
 // checkKept fails with errs.Conflict has_forks where a fork that Detach gave a history of
 // its own has one of these contents: a purge would leave it there. Packs of such forks and of
 // a fork's siblings, in which nothing reaches it, are rewritten: Detach links whole packs.
-func (m *Manager) checkKept(ctx context.Context, id string, blobs []object.ID) error {
+func (m *Manager) checkKept(ctx context.Context, id string, blobs []object.ID, dry bool) error {
 	apart := func(id string) []Record {
 		alone := slices.DeleteFunc(m.Forks(id), func(r Record) bool { return r.Fork.Linked })
 		return append(alone, m.collect(keeping(id))...)
 	}
 	var ids []string
 	for _, r := range apart(id) {
-		has, err := m.keeps(ctx, r.ID, blobs)
+		has, err := m.keeps(ctx, r.ID, blobs, dry)
 		if err != nil {
 			return err
 		}
@@ -588,13 +588,13 @@ func (m *Manager) checkKept(ctx context.Context, id string, blobs []object.ID) e
 	if len(ids) > 0 {
 		return workspace.ErrHasForks("Forks with a history of their own have such contents. Purge those first.", ids)
 	}
-	if r, ok := m.Record(id); ok && r.Fork != nil {
+	if r, ok := m.Record(id); ok && r.Fork != nil && !dry {
 		for _, of := range append(slices.Clone(r.Fork.Shares), r.Fork.Of) {
 			for _, x := range apart(of) {
 				if x.ID == id {
 					continue
 				}
-				if _, err := m.keeps(ctx, x.ID, blobs); err != nil { // what its history has is purged by itself
+				if _, err := m.keeps(ctx, x.ID, blobs, dry); err != nil { // what its history has is purged by itself
 					return err
 				}
 			}
@@ -604,8 +604,8 @@ func (m *Manager) checkKept(ctx context.Context, id string, blobs []object.ID) e
 }
 
 // keeps reports whether a workspace has one of some contents, after what nothing reaches
-// there is removed if it has.
-func (m *Manager) keeps(ctx context.Context, id string, blobs []object.ID) (bool, error) {
+// there is removed if it has. A dry run removes nothing, and reports the same.
+func (m *Manager) keeps(ctx context.Context, id string, blobs []object.ID, dry bool) (bool, error) {
 	w, err := m.Get(ctx, id)
 	if err != nil {
 		return false, err
@@ -614,10 +614,8 @@ func (m *Manager) keeps(ctx context.Context, id string, blobs []object.ID) (bool
 	if !slices.ContainsFunc(blobs, w.Store().HasBlob) {
 		return false, nil
 	}
-	if _, err := w.Store().Collect(ctx, gitstore.CollectOptions{Now: true, Thorough: true}); err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(blobs, w.Store().HasBlob), nil
+	done, err := w.Store().Collect(ctx, gitstore.CollectOptions{Now: true, Thorough: true, DryRun: dry, Among: blobs})
+	return done.Left, err
 }
 
 // CheckUnforked fails with errs.Conflict has_forks where forks continue a

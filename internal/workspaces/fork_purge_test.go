@@ -6,6 +6,7 @@ import (
 
 	"umbra/gitstore"
 	"umbra/gitstore/message"
+	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
@@ -69,6 +70,35 @@ func TestPurgeAfterForkBetween(t *testing.T) {
 	}
 	must(t, b.purge(made[0].ID, nil))
 	must(t, b.purge(b.w.ID(), nil))
+}
+
+// What a dry run of a purge reports of related forks, it finds without a change to them: what
+// nothing reaches there is removed by the purge.
+func TestPurgeDryRunOfForks(t *testing.T) {
+	b := newBench(t, map[string]string{"b": "b"})
+	defer b.stop()
+	before := b.w.Store().Tip().Commit
+	b.ok(write("a", "secret"))
+	b.ok(write("a", "clean"))
+	made, err := b.m.ForkVirtual(t.Context(), b.w, ForkSpec{At: before}, []string{""})
+	must(t, err)
+	must(t, b.m.Detach(t.Context(), b.w.ID()))
+	fork, err := b.m.Get(t.Context(), made[0].ID)
+	must(t, err)
+	defer fork.Release()
+	secret := object.Hash(object.Blob, []byte("secret"))
+	if !fork.Store().HasBlob(secret) {
+		t.Fatal("the fork has no pack with the secret")
+	}
+	_, err = b.w.Purge(t.Context(), workspace.PurgeRequest{Path: "a", DryRun: true})
+	must(t, err)
+	if !fork.Store().HasBlob(secret) {
+		t.Error("the dry run removed the secret from the fork")
+	}
+	must(t, b.purge(b.w.ID(), nil))
+	if fork.Store().HasBlob(secret) {
+		t.Error("the purge left the secret in the fork")
+	}
 }
 
 // A fork that is made while a purge is under way keeps its history whole.

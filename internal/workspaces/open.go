@@ -152,7 +152,9 @@ func (m *Manager) load(ctx context.Context, r Record) (*workspace.Workspace, err
 func (m *Manager) loadOn(ctx context.Context, r Record, over func(files vfs.FS) vfs.FS) (*workspace.Workspace, error) {
 	c := workspace.Config{ID: r.ID, Root: r.Root, Dir: m.dirOf(r.ID), Host: m.opt.Host, Dev: r.Dev, Ino: r.Ino,
 		Owners: workspace.NoOwners{}, OnlyTask: func() string { return "" }, Unforked: func() error { return m.CheckUnforked(r.ID) },
-		Kept:   func(ctx context.Context, blobs []object.ID) error { return m.checkKept(ctx, r.ID, blobs) },
+		Kept: func(ctx context.Context, blobs []object.ID, dry bool) error {
+			return m.checkKept(ctx, r.ID, blobs, dry)
+		},
 		Policy: m.rules(r), Limits: m.opt.Limits, Meter: m.opt.Meter, Log: m.opt.Log.With("workspace", r.ID), Now: m.opt.Now}
 	if r.Fork != nil && r.Fork.Kind == LayerKind {
 		c.Layer = m.layerOf(r)
