@@ -320,7 +320,7 @@ func await(ctx context.Context, ch <-chan struct{}) error {
 // opened publishes an opened workspace, or the error, to those that wait for it.
 func (m *Manager) opened(id string, h *handle, w *workspace.Workspace, err error) {
 	if err != nil {
-		m.leave(id, false)
+		m.leave(id, false, nil)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -452,7 +452,8 @@ func (m *Manager) putAwayWith(ctx context.Context, id string, c closing) error {
 			rest.Head = tip.Commit.String()
 		}
 		lost := late != nil || m.lost(id, h.w)
-		if !lost {
+		var recording sync.WaitGroup
+		change := func() {
 			m.changeRecord(id, func(r *Record) bool {
 				if r.Kind == VirtualKind && !h.w.Virtual() || m.elsewhere(*r) {
 					return false // it was adopted
@@ -467,7 +468,11 @@ func (m *Manager) putAwayWith(ctx context.Context, id string, c closing) error {
 				return true
 			})
 		}
-		m.leave(id, lost)
+		if !lost {
+			recording.Go(change)
+		}
+		m.leave(id, lost, &recording)
+		recording.Wait()
 	}
 	if late != nil { // until then it is not opened again here
 		go func() { <-late; m.gone(id, h) }()

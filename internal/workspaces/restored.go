@@ -137,7 +137,7 @@ func (m *Manager) claim(ctx context.Context, id string) (done func(), err error)
 	m.mu.Unlock()
 	opened := func() {}
 	done = func() {
-		m.leave(id, false)
+		m.leave(id, false, nil)
 		m.mu.Lock()
 		delete(m.open, id)
 		m.mu.Unlock()

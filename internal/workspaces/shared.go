@@ -225,9 +225,9 @@ func (m *Manager) enter(ctx context.Context, w *workspace.Workspace) error {
 	return nil
 }
 
-// leave ends the claim of a workspace whose store is closed; it does nothing where
-// there is none.
-func (m *Manager) leave(id string, fenced bool) {
+// leave ends the claim of a workspace whose store is closed, once its record is written;
+// it does nothing where there is none.
+func (m *Manager) leave(id string, fenced bool, recording *sync.WaitGroup) {
 	h := m.holdingOf(id)
 	if h == nil {
 		return
@@ -244,11 +244,16 @@ func (m *Manager) leave(id string, fenced bool) {
 			hook.Leaving(ctx, id)
 		}
 	}
+	if recording != nil {
+		recording.Wait()
+	}
 	m.shared.mu.Lock()
 	delete(m.shared.held, id)
 	m.shared.mu.Unlock()
 	close(h.over)
-	h.Release(ctx)
+	releasing, cancel := context.WithTimeout(context.Background(), releasePatience)
+	defer cancel()
+	h.Release(releasing)
 }
 
 // guardShared closes a workspace whose claim is over, or whose store can take no more

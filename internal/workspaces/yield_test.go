@@ -59,10 +59,15 @@ func TestForwardable(t *testing.T) {
 }
 
 // TestYieldTogether: workspaces that are released at the same time do not wait for each
-// other's records.
+// other's records, nor hooks for records.
 func TestYieldTogether(t *testing.T) {
 	s := newShop(t)
-	a := s.server("a")
+	var together func()
+	a := s.server("a", Hooks{Leaving: func(context.Context, string) {
+		if together != nil {
+			together()
+		}
+	}})
 	var ids []string
 	for _, name := range []string{"x", "y"} {
 		w := a.open(name)
@@ -70,23 +75,24 @@ func TestYieldTogether(t *testing.T) {
 		w.Release()
 	}
 	var arrived sync.WaitGroup
-	arrived.Add(len(ids))
+	arrived.Add(2 * len(ids))
 	both := make(chan struct{})
 	go func() { arrived.Wait(); close(both) }()
-	s.putting = func() {
+	together = func() {
 		arrived.Done()
 		select {
 		case <-both:
 		case <-time.After(20 * time.Second):
-			t.Error("a record is not written while another one is")
+			t.Error("what could be done at the same time is not")
 		}
 	}
+	s.putting = together
 	var yielding sync.WaitGroup
 	for _, id := range ids {
 		yielding.Go(func() { must(t, a.m.Yield(t.Context(), id, false)) })
 	}
 	yielding.Wait()
-	s.putting = nil
+	s.putting, together = nil, nil
 }
 
 // TestYieldBesideUpkeep: what has a workspace without being a request of it, as a seal
