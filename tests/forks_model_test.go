@@ -227,6 +227,39 @@ func (m *forkModel) change(f *modelFork) {
 	m.others(f)
 }
 
+// rename has a fork and what it is a fork of give a file different names, or the same.
+func (m *forkModel) rename(f *modelFork) {
+	var both []string // files that have their names of before
+	for path, id := range f.base {
+		if f.names[path] == id && f.of.names[path] == id {
+			both = append(both, path)
+		}
+	}
+	if len(both) == 0 || m.parent(f) != f.of {
+		return
+	}
+	slices.Sort(both)
+	path := both[m.r.IntN(len(both))]
+	for _, x := range []*modelFork{f.of, f} {
+		to := "r" + strconv.Itoa(m.r.IntN(9))
+		a := m.p.post(m.t, "/tasks/"+x.task+"/move", map[string]any{"from": path, "to": to})
+		if a.Status == 200 && path != to {
+			m.renamed(x, path, to)
+		}
+		m.note("%s: move %s to %s on both sides: %d", x.id, path, to, a.Status)
+		m.others(x)
+	}
+	if apart := m.apart(f); apart != "" {
+		for _, verb := range []string{"merge", "rebase"} {
+			var dry mergeAnswer
+			m.p.post(m.t, "/workspaces/"+f.id+"/"+verb, map[string]any{"dry_run": true}).want(m.t, 200).into(m.t, &dry)
+			if len(dry.Conflicts) == 0 {
+				m.fatalf("%s, and it is no conflict of a %s", apart, verb)
+			}
+		}
+	}
+}
+
 // edit changes a file of the parent's directory, or of a layer at a path, as its user
 // does.
 func (m *forkModel) edit() {
@@ -522,7 +555,7 @@ func (m *forkModel) sound() {
 
 func (m *forkModel) step() {
 	f := m.all[m.r.IntN(len(m.all))]
-	switch n := m.r.IntN(27); {
+	switch n := m.r.IntN(29); {
 	case n < 10:
 		m.change(f)
 	case n < 12:
@@ -539,6 +572,8 @@ func (m *forkModel) step() {
 		m.retain()
 	case n < 26:
 		m.in(f)
+	case n < 28:
+		m.rename(f)
 	default:
 		m.sound()
 	}
