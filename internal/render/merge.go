@@ -12,13 +12,16 @@ type Merge struct {
 	TaskID    *string  `json:"task_id"`
 	Conflicts []struct {
 		Path, Here, Reason string
-		Ours, Theirs       *struct {
-			TaskID    *string `json:"task_id"`
-			SubtaskID *string `json:"subtask_id"`
-			Actor     *string `json:"actor"`
-		}
+		Ours, Theirs       *Writer
 	} `json:"conflicts"`
 	Files []struct{ Path, Action string } `json:"files"`
+}
+
+// Writer is whose a side of a conflict is.
+type Writer struct {
+	TaskID    *string `json:"task_id"`
+	SubtaskID *string `json:"subtask_id"`
+	Actor     *string `json:"actor"`
 }
 
 // Write prints the merge; dry says that it was a dry run.
@@ -31,13 +34,9 @@ func (m *Merge) Write(o *term.Output, dry bool) {
 		if c.Here != "" {
 			o.Printf("; its name here: %s", term.Name(c.Here))
 		}
-		for side, who := range map[string]*struct {
-			TaskID    *string `json:"task_id"`
-			SubtaskID *string `json:"subtask_id"`
-			Actor     *string `json:"actor"`
-		}{"here": c.Ours, "there": c.Theirs} {
+		for i, who := range []*Writer{c.Ours, c.Theirs} {
 			if who != nil {
-				o.Printf("; %s: %s, task %s, subtask %s", side, Text(who.Actor), Text(who.TaskID), Text(who.SubtaskID))
+				o.Printf("; %s: %s, task %s, subtask %s", []string{"here", "there"}[i], Text(who.Actor), Text(who.TaskID), Text(who.SubtaskID))
 			}
 		}
 		o.Printf("\n")
