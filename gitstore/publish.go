@@ -116,7 +116,7 @@ func (p *publisher) quiet() time.Duration {
 func (p *publisher) run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	for {
+	for ctx.Err() == nil {
 		wait := time.Hour
 		if due := p.due(); !due.IsZero() {
 			wait = time.Until(due)

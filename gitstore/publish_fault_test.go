@@ -139,6 +139,31 @@ func TestRefLogNotWritten(t *testing.T) {
 	}
 }
 
+// A stop while nothing can be published ends the publisher: it tried again without a
+// pause, for ever.
+func TestStopWhilePublishingFails(t *testing.T) {
+	f := newFaulty(t)
+	defer f.Close(context.WithoutCancel(t.Context()))
+	mustPut(t, f.Store, "", "f", "one")
+	ctx, stop := context.WithCancel(t.Context())
+	tries := 0
+	f.fail = func(c vfs.Call) error {
+		if c.Name != "refs" && c.Name != "refs.tmp" {
+			return nil
+		}
+		stop()
+		if tries++; tries > 100 { // let it end
+			return nil
+		}
+		return syscall.ENOSPC
+	}
+	f.pub.run(ctx)
+	f.fail = nil
+	if tries > 2 {
+		t.Errorf("tried %d times after the stop", tries)
+	}
+}
+
 // While nothing can be published, no publication adds a journal to those that
 // wait; the writers' own full ones are bounded, and what must be recorded still
 // is.

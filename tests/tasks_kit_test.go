@@ -102,11 +102,12 @@ func (k *taskOf) git(t *testing.T, args ...string) string {
 	return harness.Git(t, k.gitDir(), args...)
 }
 
-// fsck is clean, and has nothing to say.
-func (k *taskOf) fsck(t *testing.T) {
+// fsck is clean, and has nothing to say. After a kill that needs --no-dangling: it takes
+// along which records newer ones superseded.
+func (k *taskOf) fsck(t *testing.T, args ...string) {
 	t.Helper()
 	k.sync(t)
-	if out := harness.Git(t, k.gitDir(), "fsck", "--strict", "--full", "--no-progress"); strings.TrimSpace(out) != "" {
+	if out := harness.Git(t, k.gitDir(), append([]string{"fsck", "--strict", "--full", "--no-progress"}, args...)...); strings.TrimSpace(out) != "" {
 		t.Errorf("git fsck says: %s", out)
 	}
 }
