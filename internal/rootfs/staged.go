@@ -192,6 +192,10 @@ func (s *Staged) Info() (vfs.Info, error) {
 	return s.last, nil
 }
 
+// Wrote reports whether another process wrote to the file since it was prepared, by its
+// stat data.
+func (s *Staged) Wrote(info vfs.Info) bool { return info.MtimeNs != s.mtime }
+
 // Place gives the content its name, which must be free: fs.ErrExist if
 // something is there. The bits are set before.
 func (s *Staged) Place(target wspath.Path, perm fs.FileMode) error {

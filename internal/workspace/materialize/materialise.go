@@ -213,7 +213,7 @@ func (m *Materializer) followed(from, to wspath.Path) {
 	}
 }
 
-// placed notes what is now at a path.
+// placed notes what is now at a path. Whether a user wrote to it already no clock says.
 func (m *Materializer) placed(s *plan.Step) error {
 	at := m.Disk.Now()
 	info, err := s.Content.Staged.Info()
@@ -221,6 +221,10 @@ func (m *Materializer) placed(s *plan.Step) error {
 		return err
 	}
 	*s.Result = plan.OnDisk{Info: info, ID: s.Content.Blob.ID(), Mode: s.Mode, Racy: true}
+	if s.Content.Staged.Wrote(info) || info.Size != s.Content.Blob.Size() {
+		m.Disk.Index.DropFile(s.Path)
+		return nil
+	}
 	m.Disk.Remember(s.Path, info, s.Content.Blob.ID(), s.Mode, at)
 	return nil
 }
@@ -682,11 +686,12 @@ func (m *Materializer) chmod(ctx context.Context, s *plan.Step) error {
 	}
 	m.log = append(m.log, done{act: actChmod, path: s.Path, perm: info.Mode.Perm()})
 	at := m.Disk.Now()
+	before := info
 	if info, err = f.Stat(); err != nil {
 		return err
 	}
 	s.Result.Info, s.Result.Mode = info, s.Mode
-	if s.Expect.Racy {
+	if s.Expect.Racy || !disk.SameContent(info, before) {
 		m.Disk.Index.DropFile(s.Path)
 	} else {
 		m.Disk.Remember(s.Path, info, s.Expect.ID, s.Mode, at)
