@@ -191,13 +191,11 @@ func startReader(t *testing.T, cmd *exec.Cmd) (stop func()) {
 	}
 }
 
-// TestReflogWaitsForReaders: a git-fsck that listed the packs before a tag's was
-// there calls a reflog entry that names it invalid.
-func TestReflogWaitsForReaders(t *testing.T) {
-	busy := true
-	dir := testDir(t)
-	s := openAt(t, dir, Options{Foreground: true, InUse: func(context.Context, []vfs.Info, []vfs.Info) (bool, error) { return busy, nil }})
-	defer closeStore(t, s)
+// supersededRecord publishes a task's record that a newer one superseded.
+func supersededRecord(t *testing.T, inUse func(context.Context, []vfs.Info, []vfs.Info) (bool, error)) (s *Store, dir string) {
+	t.Helper()
+	dir = testDir(t)
+	s = openAt(t, dir, Options{Foreground: true, InUse: inUse})
 	baselineOf(t, s, map[string]string{"f": "x"})
 	for _, goal := range []string{"one", "two"} {
 		if _, err := s.PutTask(t.Context(), message.Info{TaskID: "t", Goal: goal, Status: "executing"}, ID{}); err != nil {
@@ -205,6 +203,15 @@ func TestReflogWaitsForReaders(t *testing.T) {
 		}
 	}
 	need.NoError(t, s.Publish(t.Context()))
+	return s, dir
+}
+
+// TestReflogWaitsForReaders: a git-fsck that listed the packs before a tag's was
+// there calls a reflog entry that names it invalid.
+func TestReflogWaitsForReaders(t *testing.T) {
+	busy := true
+	s, dir := supersededRecord(t, func(context.Context, []vfs.Info, []vfs.Info) (bool, error) { return busy, nil })
+	defer closeStore(t, s)
 	log := filepath.Join(storedir.Repo, "logs/refs/umbra/tasks/t/info")
 	if exists(t, dir, log) {
 		t.Fatal("the reflog was written beside a reader")
@@ -221,16 +228,8 @@ func TestReflogWaitsForReaders(t *testing.T) {
 // know the tag that a line names, so the line does not wait for them; what is removed does.
 func TestReflogWhereProcessesBegin(t *testing.T) {
 	churn := func(context.Context, []vfs.Info, []vfs.Info) (bool, error) { return false, inuse.ErrUndecided }
-	dir := testDir(t)
-	s := openAt(t, dir, Options{Foreground: true, InUse: churn})
+	s, dir := supersededRecord(t, churn)
 	defer closeStore(t, s)
-	baselineOf(t, s, map[string]string{"f": "x"})
-	for _, goal := range []string{"one", "two"} {
-		if _, err := s.PutTask(t.Context(), message.Info{TaskID: "t", Goal: goal, Status: "executing"}, ID{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	need.NoError(t, s.Publish(t.Context()))
 	fsck(t, dir)
 	if busy, err := s.r.Busy(t.Context()); !busy || err != nil {
 		t.Errorf("removals do not wait: %v, %v", busy, err)

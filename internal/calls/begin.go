@@ -192,7 +192,7 @@ func (s *Service) Begin(ctx context.Context, b Begin) (*Begun, error) {
 	if b.ID == "" {
 		b.ID = newID()
 	} else {
-		defer s.exclusive("call " + b.ID)()
+		defer s.busy.Lock("call " + b.ID)()
 		old, err := s.again(ctx, &b)
 		if old != nil || err != nil {
 			return old, err
@@ -352,7 +352,7 @@ func (s *Service) Layer(ctx context.Context, id string, sees task.Sees, prepare 
 	if _, err := s.Get(id, sees); err != nil {
 		return nil, err
 	}
-	defer s.exclusive("call " + id)()
+	defer s.busy.Lock("call " + id)()
 	s.mu.Lock()
 	l := s.open[id]
 	s.mu.Unlock()
@@ -392,7 +392,7 @@ func (s *Service) Layer(ctx context.Context, id string, sees task.Sees, prepare 
 // Unlayer ends what Layer began: the call's changes are found on disk again. It does
 // nothing to a call that has ended.
 func (s *Service) Unlayer(ctx context.Context, id string) error {
-	defer s.exclusive("call " + id)()
+	defer s.busy.Lock("call " + id)()
 	s.mu.Lock()
 	l := s.open[id]
 	s.mu.Unlock()
@@ -464,7 +464,7 @@ func (s *Service) taskOf(ctx context.Context, w *workspace.Workspace, b *Begin, 
 		return s.tasks.Writable(b.Task, w.ID())
 	}
 	key := sessionKey(w.ID(), b.Agent, b.Session)
-	defer s.exclusive("session " + key)()
+	defer s.busy.Lock("session " + key)()
 	known, err := s.keep.session(key)
 	if err != nil {
 		return err

@@ -103,7 +103,7 @@ func (s *Service) End(ctx context.Context, id string, e End) (*Ended, error) {
 
 // end ends a call, unless it has ended.
 func (s *Service) end(ctx context.Context, id string, status Status, exit *int, paths []Path) (Record, error) {
-	defer s.exclusive("call " + id)()
+	defer s.busy.Lock("call " + id)()
 	s.mu.Lock()
 	l := s.open[id]
 	s.mu.Unlock()
@@ -206,7 +206,7 @@ func (s *Service) Applied(ctx context.Context, w *workspace.Workspace, id string
 	if commit.IsZero() {
 		return nil
 	}
-	defer s.exclusive("call " + id)()
+	defer s.busy.Lock("call " + id)()
 	rec, ok, err := s.record(id)
 	if err != nil || !ok || rec.Status == Open {
 		return err
@@ -324,7 +324,7 @@ func (s *Service) settle(ctx context.Context, w *workspace.Workspace, rec *Recor
 	if len(rec.Shared) == 0 {
 		return nil
 	}
-	defer s.exclusive("claims " + w.ID())()
+	defer s.busy.Lock("claims " + w.ID())()
 	for _, seq := range rec.Shared {
 		id, err := w.Store().CommitAt(ctx, seq)
 		if errs.Is(err, errs.Gone) {
@@ -556,7 +556,7 @@ func (s *Service) Touch(id string, sees task.Sees) (Record, error) {
 	if r, err := s.Get(id, sees); err != nil {
 		return r, err
 	}
-	defer s.exclusive("call " + id)() // what an end writes is not to be followed by what was before it
+	defer s.busy.Lock("call " + id)() // what an end writes is not to be followed by what was before it
 	s.mu.Lock()
 	l := s.open[id]
 	s.mu.Unlock()

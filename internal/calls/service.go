@@ -13,6 +13,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/claims"
 	"umbra/internal/errs"
+	"umbra/internal/keyed"
 	"umbra/internal/state"
 	"umbra/internal/task"
 	"umbra/internal/vfs"
@@ -56,13 +57,13 @@ type Service struct {
 	keep  *keeper
 
 	mu    sync.Mutex
-	last  uint64            // the newest call's order
-	books map[string]*book  // by workspace
-	open  map[string]*live  // by id
-	past  []recent          // that ended last, the newest last
-	busy  map[string]*mutex // ids and sessions that are being worked on
-	sweep *time.Timer       // at the next deadline
-	rest  []string          // calls that are unfinished, until Attach
+	last  uint64           // the newest call's order
+	books map[string]*book // by workspace
+	open  map[string]*live // by id
+	past  []recent         // that ended last, the newest last
+	busy  keyed.Mutex      // ids and sessions that are being worked on
+	sweep *time.Timer      // at the next deadline
+	rest  []string         // calls that are unfinished, until Attach
 	stop  context.CancelFunc
 	ctx   context.Context
 	lost  sync.WaitGroup // who ends calls whose time has passed
@@ -116,7 +117,7 @@ func New(o Options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{o: o, keep: k, books: map[string]*book{}, open: map[string]*live{}, busy: map[string]*mutex{}}
+	s := &Service{o: o, keep: k, books: map[string]*book{}, open: map[string]*live{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if s.last, err = k.newest(); err != nil {
 		return nil, err
@@ -369,33 +370,6 @@ func (b *book) shared(v claims.Verdict) *workspace.Owner {
 			l.mu.Unlock()
 		}
 	}}
-}
-
-// mutex is a lock of which it is known how many wait for it.
-type mutex struct {
-	sync.Mutex
-	users int
-}
-
-// exclusive locks a name; calling what it returns frees it.
-func (s *Service) exclusive(name string) func() {
-	s.mu.Lock()
-	m := s.busy[name]
-	if m == nil {
-		m = &mutex{}
-		s.busy[name] = m
-	}
-	m.users++
-	s.mu.Unlock()
-	m.Lock()
-	return func() {
-		m.Unlock()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if m.users--; m.users == 0 {
-			delete(s.busy, name)
-		}
-	}
 }
 
 // schedule has calls ended whose time has passed.

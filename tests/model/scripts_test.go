@@ -518,7 +518,7 @@ func TestScripts(t *testing.T) {
 			C: put crlf "b\n"; del dir/sub/y; +x run.sh
 			sync
 			crash 44096`,
-		"power fails after a user moved a directory with a file whose bits nobody synced, and a clean stop": `
+		"power fails after a user moved a directory with a file whose bits were not synced, and a clean stop": `
 			A: +x dir/sub/y
 			disk: mv dir/x tmp; mv dir/sub dir/x
 			restart
