@@ -32,7 +32,7 @@ func (m *merger) carryOut(res *Result) error {
 			reqs = append(reqs, r)
 		}
 	} else {
-		for _, s := range m.steps {
+		for i, s := range m.steps {
 			if len(s.todo) == 0 {
 				continue
 			}
@@ -43,7 +43,7 @@ func (m *merger) carryOut(res *Result) error {
 			c := s.commit
 			by := m.req.By
 			by.SubtaskID, by.Actor, by.Source, by.Message = c.Message.SubtaskID, c.Message.Actor, message.Merge, c.Message.Subject
-			extra := m.trailers(s)
+			extra := append(m.trailers(s), m.deferredTo(i)...)
 			for _, t := range c.Message.Extra {
 				if slices.Contains(kept, t.Key) {
 					extra = append(extra, t)
@@ -51,6 +51,16 @@ func (m *merger) carryOut(res *Result) error {
 			}
 			reqs = append(reqs, workspace.Request{By: by, Ops: ops, Extra: extra, Authored: c.When, AllowRepoShape: true, Check: m.req.May})
 		}
+	}
+	found := m.found(len(res.Files) == 0)
+	switch {
+	case len(res.Files) == 0 && len(found) == 0:
+		return nil
+	case len(res.Files) == 0:
+		return m.record(found)
+	case len(found) > 0 && m.req.As != Squash:
+		last := &reqs[len(reqs)-1]
+		last.Extra = append(last.Extra, found...)
 	}
 	ended := func() error { return nil }
 	if len(reqs) > 1 && m.req.Begin != nil {
@@ -79,7 +89,7 @@ func (m *merger) carryOut(res *Result) error {
 func (m *merger) trailers(s *step) []message.Trailer {
 	id := s.commit.ID.String()
 	out := []message.Trailer{{Key: KeyFrom, Value: m.from.ID() + " " + id}}
-	whole := s.hunks == nil && !s.partial && !slices.ContainsFunc(s.changes, func(c change) bool { return m.skipped[c.path] })
+	whole := m.entire(s)
 	if whole && s.commit.Message.Trailer(KeyHunk) == "" {
 		for _, t := range s.commit.Message.Extra {
 			if t.Key == KeyFrom || t.Key == KeyPart {
@@ -97,13 +107,84 @@ func (m *merger) trailers(s *step) []message.Trailer {
 		out = append(out, message.Trailer{Key: KeyHunk, Value: h})
 	}
 	if s.hunks == nil && !whole {
-		for _, c := range s.changes {
-			if !m.skipped[c.path] {
-				out = append(out, message.Trailer{Key: KeyPart, Value: id + " " + strconv.QuoteToASCII(c.path)})
-			}
+		out = append(out, m.parts(s, KeyPart, id)...)
+	}
+	return out
+}
+
+// entire reports whether all that a step's commit changed is merged.
+func (m *merger) entire(s *step) bool {
+	return s.hunks == nil && !s.partial && !slices.ContainsFunc(s.changes, func(c change) bool { return m.skipped[c.path] })
+}
+
+// parts are trailers that name the paths of a step that are merged.
+func (m *merger) parts(s *step, key, commit string) (out []message.Trailer) {
+	for _, c := range s.changes {
+		if !m.skipped[c.path] {
+			out = append(out, message.Trailer{Key: key, Value: commit + " " + strconv.QuoteToASCII(c.path)})
 		}
 	}
 	return out
+}
+
+// deferredTo names the commits of the source of which a step makes what they did, and that
+// have no commit of their own in the target.
+func (m *merger) deferredTo(i int) (out []message.Trailer) {
+	for j, s := range m.steps[:i] {
+		if len(s.todo) > 0 || m.left(s) || m.host(j) != i {
+			continue
+		}
+		id := s.commit.ID.String()
+		out = append(out, message.Trailer{Key: KeyFrom, Value: m.from.ID() + " " + id})
+		if s.again {
+			out = append(out, message.Trailer{Key: KeyAgain, Value: id})
+		}
+		if !m.entire(s) {
+			out = append(out, m.parts(s, KeyPart, id)...)
+		}
+	}
+	return out
+}
+
+// host returns the step that makes what one does to a path which is merged as a whole; 0:
+// none.
+func (m *merger) host(j int) int {
+	if len(m.deferred) == 0 {
+		return 0
+	}
+	for i := len(m.steps) - 1; i > j; i-- {
+		for _, o := range m.steps[i].todo {
+			if m.deferred[o.source] && slices.ContainsFunc(m.steps[j].changes, func(c change) bool { return c.path == o.source }) {
+				return i
+			}
+		}
+	}
+	return 0
+}
+
+// found names the steps that find nothing to do, or all of them: the target has what they
+// did. They do not come up again in later merges, when the target may have changed it.
+func (m *merger) found(all bool) (out []message.Trailer) {
+	for j, s := range m.steps {
+		if s.hunks != nil || m.left(s) || !all && (len(s.todo) > 0 || m.host(j) > 0) {
+			continue
+		}
+		id := m.from.ID() + " " + s.commit.ID.String()
+		if m.entire(s) {
+			out = append(out, message.Trailer{Key: KeyFound, Value: id})
+		} else {
+			out = append(out, m.parts(s, KeyFound, id)...)
+		}
+	}
+	return out
+}
+
+// record notes that a merge changes no file, by a commit without changes.
+func (m *merger) record(found []message.Trailer) error {
+	by := m.req.By
+	_, err := m.into.Note(m.ctx, message.Message{Subject: cmp.Or(by.Message, "merge "+m.from.ID()), Actor: by.Actor, Source: message.Merge,
+		TaskID: by.TaskID, SubtaskID: by.SubtaskID, RequestID: by.RequestID, Extra: found}, m.req.May)
+	return err
 }
 
 // squash makes one request of all steps, in their order.

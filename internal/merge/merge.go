@@ -113,6 +113,9 @@ const (
 	KeyPart = "Merged-Part"
 	// KeyHunk is of a commit that has single hunks of the one that it is made from.
 	KeyHunk = "Merged-Hunk"
+	// KeyFound names a workspace and a commit, and a path where it is not all of it, that the
+	// target had already: nothing was made from it.
+	KeyFound = "Merged-Found"
 	// KeyAgain is of a commit that brings back what a revert took back of an earlier merge:
 	// each commit that it is made from of which it does.
 	KeyAgain = "Merged-Again"
@@ -345,6 +348,21 @@ func (m *merger) merged() (*had, error) {
 			}
 			some[id] = true
 			mark(h.parts, id, path, true)
+		}
+		for _, v := range c.Message.Trailers(KeyFound) {
+			_, v, _ = strings.Cut(v, " ")
+			hex, quoted, part := strings.Cut(v, " ")
+			id, err := parsed(m.from, hex)
+			if err != nil {
+				continue
+			}
+			if path, err := strconv.Unquote(quoted); part && err == nil {
+				mark(h.parts, id, path, true)
+				mark(h.taken, id, path, false)
+			} else if !part {
+				h.whole[id] = true
+				delete(h.taken, id)
+			}
 		}
 		for _, v := range c.Message.Trailers(KeyFrom) {
 			ws, hex, _ := strings.Cut(v, " ")
