@@ -264,11 +264,8 @@ func (a *attempt) commit(ctx context.Context, p *plan.Plan, entries []record.Ent
 // rollback answers for a disk that refused: what was done there is undone, and
 // the commit taken back by another.
 func (a *attempt) rollback(ctx context.Context, m *materialize.Materializer, c gitstore.Committed, entries []record.Entry, cause error) error {
-	orphans, err := m.Undo(ctx)
-	if err != nil {
-		a.w.log.Error("disk not wholly put back; the next scan records what it is", "error", err)
-		a.w.recon.Suspect()
-	}
+	orphans := a.undo(ctx, m)
+	defer a.adopt(ctx, orphans)
 	if c.Seq > 0 {
 		back, err := a.w.rec.CommitBack(ctx, &a.req.By, c, entries, message.Rollback, nil)
 		if err != nil {
@@ -279,17 +276,29 @@ func (a *attempt) rollback(ctx context.Context, m *materialize.Materializer, c g
 			a.made = append(a.made, back.Seq)
 		}
 	}
-	a.adopt(ctx, orphans)
 	return cause
+}
+
+// undo takes back on disk what was done there, and returns what adopt has to record once
+// history agrees.
+func (a *attempt) undo(ctx context.Context, m *materialize.Materializer) []materialize.Orphan {
+	orphans, err := m.Undo(ctx)
+	if err != nil {
+		a.w.log.Error("disk not wholly put back; the next scan records what it is", "error", err)
+		a.w.recon.Suspect()
+		a.w.unsettled.Store(true)
+	}
+	return orphans
 }
 
 // adopt records what could not be put back.
 func (a *attempt) adopt(ctx context.Context, orphans []materialize.Orphan) {
 	for _, o := range orphans {
-		seqs, err := a.w.keeper.RecordLate(ctx, o.Path, o.Out, "")
+		seqs, err := a.w.keeper.Adopt(ctx, o.Path, o.Out)
 		a.made = append(a.made, seqs...)
 		if err != nil {
 			a.w.log.Error("displaced file not recorded; it is at the next start", "name", o.Out.Temp, "error", err)
+			a.w.unsettled.Store(true)
 		}
 	}
 }
@@ -304,11 +313,8 @@ func (a *attempt) meet(ctx context.Context, m *materialize.Materializer, c gitst
 	for i := range m.Foreign {
 		paths[i] = m.Foreign[i].Path
 	}
-	orphans, err := m.Undo(ctx)
-	if err != nil {
-		a.w.log.Error("disk not wholly put back; the next scan records what it is", "error", err)
-		a.w.recon.Suspect()
-	}
+	orphans := a.undo(ctx, m)
+	defer a.adopt(ctx, orphans)
 	if c.Seq > 0 {
 		more, err := a.standing(ctx, paths, entries)
 		if err == nil {
@@ -322,7 +328,6 @@ func (a *attempt) meet(ctx context.Context, m *materialize.Materializer, c gitst
 			return nil, false, err
 		}
 	}
-	a.adopt(ctx, orphans)
 	return nil, true, nil
 }
 
@@ -397,7 +402,7 @@ func (a *attempt) overPerson(ctx context.Context, m *materialize.Materializer, c
 	}
 	back, err := w.rec.CommitBack(ctx, &a.req.By, c, entries, message.External, []record.External{x})
 	if err != nil {
-		w.recon.Suspect()
+		a.leave(ctx, m)
 		return nil, true, err
 	}
 	a.made = append(a.made, back.Seq)
@@ -415,11 +420,18 @@ func (a *attempt) overPerson(ctx context.Context, m *materialize.Materializer, c
 	again := []record.Entry{e}
 	d, err := a.recommit(ctx, p, again)
 	if err != nil {
-		w.recon.Suspect()
+		a.leave(ctx, m)
 		return nil, true, err
 	}
 	m.Finish()
 	return p.Done(d, again), true, nil
+}
+
+// leave gives the person's file its place again, where history cannot have it from elsewhere:
+// a scan records it.
+func (a *attempt) leave(ctx context.Context, m *materialize.Materializer) {
+	a.adopt(ctx, a.undo(ctx, m))
+	a.w.recon.Suspect()
 }
 
 // recommit makes the request's commit once more. The request was accepted

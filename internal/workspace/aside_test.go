@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"umbra/gitstore/object"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace/disk"
+	"umbra/internal/workspace/reconcile"
 	"umbra/internal/workspace/retire"
 )
 
@@ -179,6 +182,99 @@ func TestKillWithAPersonAtTheExchange(t *testing.T) {
 			}
 			c.stop()
 			b.stop()
+		}
+	}
+}
+
+// A person saves in the instant before the exchange, or once more after it, and from any
+// call on the disk is full, also when the server stops: once there is room, what the person
+// saved is in history, and no temporary file is left over.
+func TestNoRoomWithAPersonAtTheExchange(t *testing.T) {
+	const saved, again = "saved at the last moment", "saved once more"
+	needsRoom := []string{vfs.OpCreate, vfs.OpTmpfile, vfs.OpMkdir, vfs.OpWrite, vfs.OpAllocate, vfs.OpSymlink}
+	for _, s := range []struct {
+		name string
+		ops  []Op
+		save string
+	}{
+		{"replace", []Op{write("a", "ours")}, "a"},
+		{"create", []Op{write("n", "ours")}, "n"},
+		{"delete", []Op{del("a")}, "a"},
+		{"rename over", []Op{rename("b", "a")}, "a"},
+		{"batch", []Op{write("d/sub/y", "ours"), write("n", "new"), del("b")}, "d/sub/y"},
+		{"directory to file", []Op{del("d"), write("d", "file")}, "d/x"},
+	} {
+		for v := range 4 {
+			stops, twice := v%2 > 0, v/2 > 0
+			for n := 1; ; n++ {
+				b := newBench(t, scenarioFiles())
+				must(t, b.w.checkpoint(context.Background(), false))
+				saves := 0
+				save := func(text string) {
+					writeDisk(t, b.mem, "saving~", text)
+					if b.mem.Rename("saving~", "ws/"+s.save) == nil { // else its directory is gone
+						saves++
+					}
+				}
+				calls, full, at := 0, false, ""
+				b.on(func(c vfs.Call) error {
+					if saves == 0 {
+						if strings.HasPrefix(c.Name, "ws/") && slices.Contains([]string{vfs.OpExchange, vfs.OpLinkFile, vfs.OpRenameNoReplace}, c.Op) {
+							save(saved)
+						}
+						return nil
+					}
+					if data, err := vfs.ReadFile(b.mem, "ws/"+s.save); twice && saves == 1 && (err != nil || string(data) != saved) {
+						save(again)
+					}
+					if calls++; calls == n {
+						full, at = true, c.Op+" "+c.Name
+					}
+					if full && slices.Contains(needsRoom, c.Op) {
+						return syscall.ENOSPC
+					}
+					return nil
+				})
+				_, err := b.apply(s.ops...)
+				where := fmt.Sprintf("%s, saved twice: %v, stopped: %v, call %d (%s), err %v", s.name, twice, stops, n, at, err)
+				if saves == 0 {
+					t.Fatalf("%s: nothing was exchanged", where)
+				}
+				b.w.keeper.Settle(context.Background(), false)
+				_, _ = b.w.Sync(context.Background(), reconcile.SyncOptions{})
+				if stops {
+					b.w.Release()
+					_ = b.m.Close(context.Background()) // says that there was no room
+					b = b.reboot(t, b.mem, "one")
+					must(t, b.open())
+				} else {
+					b.on(nil)
+				}
+				b.settle()
+				if _, err := b.w.Sync(context.Background(), reconcile.SyncOptions{}); err != nil {
+					t.Fatalf("%s: sync: %v", where, err)
+				}
+				if d := b.differ(); d != "" {
+					t.Fatalf("%s: disk and history differ:\n%s", where, d)
+				}
+				for text, written := range map[string]bool{saved: true, again: saves > 1} {
+					if written && !b.w.store.HasBlob(object.Hash(object.Blob, []byte(text))) {
+						t.Fatalf("%s: %q is lost", where, text)
+					}
+				}
+				if left := b.leftAside(); len(left) > 0 {
+					t.Fatalf("%s: left aside: %v", where, left)
+				}
+				for name := range inFolder(t, b.mem, "ws") {
+					if strings.Contains(name, ".umbra-") || !twice && strings.Contains(name, "umbra-recovered") {
+						t.Fatalf("%s: left behind: %s", where, name)
+					}
+				}
+				b.stop()
+				if !full {
+					break
+				}
+			}
 		}
 	}
 }

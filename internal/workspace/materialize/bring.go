@@ -2,6 +2,7 @@ package materialize
 
 import (
 	"context"
+	"errors"
 
 	"umbra/gitstore"
 	"umbra/gitstore/object"
@@ -62,11 +63,9 @@ func (t *Target) Bring(ctx context.Context, path wspath.Path, want gitstore.Entr
 	}
 	orphans, uerr := m.Undo(ctx)
 	for _, o := range orphans {
-		seqs, rerr := t.Keeper.RecordLate(ctx, o.Path, o.Out, "")
+		seqs, rerr := t.Keeper.Adopt(ctx, o.Path, o.Out)
 		t.Rec.Progress.Settle(seqs...)
-		if rerr != nil {
-			t.Log.Warn("displaced file not recorded; it is at the next start", "name", o.Out.Temp, "error", rerr)
-		}
+		uerr = errors.Join(uerr, rerr)
 	}
 	if err == nil {
 		err = uerr

@@ -30,7 +30,7 @@ func (m *Materializer) Undo(ctx context.Context) (orphans []Orphan, err error) {
 		left, uerr := m.undoOne(d)
 		if left != nil {
 			if herr := m.Disk.Root.Home(left, d.outPath()); herr != nil {
-				m.Log.Error("displaced file not recorded; it is at the next start", "name", left.Temp, "error", herr)
+				uerr = errors.Join(uerr, herr)
 			} else {
 				orphans = append(orphans, Orphan{Path: d.outPath(), Out: left})
 			}

@@ -61,6 +61,16 @@ func (k *Keeper) RecordLate(ctx context.Context, p wspath.Path, out *rootfs.Disp
 	return seqs, k.retire(p, out)
 }
 
+// Adopt is RecordLate for what no longer has a place; what cannot be recorded, as on a full
+// disk, gets a name that people see.
+func (k *Keeper) Adopt(ctx context.Context, p wspath.Path, out *rootfs.Displaced) (seqs []uint64, err error) {
+	seqs, err = k.RecordLate(ctx, p, out, "")
+	if err != nil && k.Rescue(out) == nil {
+		err = nil
+	}
+	return seqs, err
+}
+
 // Rescue gives what was displaced and cannot be recorded under its own path a
 // name that people see; the next scan records it.
 func (k *Keeper) Rescue(out *rootfs.Displaced) error {
