@@ -87,6 +87,7 @@ type op struct {
 	body         any
 	writes       []*written
 	touches      []string // paths, with all below them
+	carries      bool     // a directory, with what is in it when it is done
 	done         func()   // what is known after a success
 	status       int
 }
@@ -118,7 +119,7 @@ func (x *schedule) op(a *agent, moves bool) *op {
 		o.done = func() { x.knowMoved(p, q, true) }
 	case n < 86:
 		p, q := pick(x.r, dirNames), pick(x.r, dirNames)
-		o.method, o.path, o.body, o.touches = "POST", "/move", map[string]string{"from": p, "to": q}, []string{p, q}
+		o.method, o.path, o.body, o.touches, o.carries = "POST", "/move", map[string]string{"from": p, "to": q}, []string{p, q}, true
 		o.done = func() { x.knowMoved(p, q, true) }
 	case n < 94:
 		p, q := x.name(), x.name()
@@ -149,13 +150,16 @@ func (x *schedule) request(o *op) {
 	case o.status == 0 || o.status >= 500 && o.status != 507:
 		x.doubt(o)
 	case o.status < 300:
-		x.cut = false
+		x.cut, x.carried = false, nil
 		o.done()
 	}
 }
 
 // doubt notes that a request may or may not have been done.
 func (x *schedule) doubt(o *op) {
+	if o.carries {
+		x.carried = append(x.carried, o.touches...)
+	}
 	for _, p := range o.touches {
 		x.forget(p)
 	}
@@ -203,6 +207,11 @@ func (x *schedule) send(o *op) {
 		answer = ""
 	}
 	x.say("%s: %s %s%s %v -> %d %.200s", o.a.name, o.method, o.path, ids, o.touches, o.status, answer)
+}
+
+// mayBeCarried reports whether the next start may move what the user puts at a path.
+func (x *schedule) mayBeCarried(p string) bool {
+	return slices.ContainsFunc(x.carried, func(dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") })
 }
 
 // below returns the known paths at and below one.
@@ -369,7 +378,7 @@ func (x *schedule) userDid(what, p string, w *written, sync bool, err error) {
 // reread notes what the user sees at a path.
 func (x *schedule) reread(p string, hard bool) {
 	data, err := os.ReadFile(x.at(p))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) || x.mayBeCarried(p) {
 		x.forget(p)
 		return
 	}
@@ -449,7 +458,7 @@ func (x *schedule) userRemove(p string) {
 // the last checkpoint may come back after a power failure: it cannot be told from one
 // that never got to the disk.
 func (x *schedule) removed(p string) {
-	if x.cut {
+	if x.cut || x.mayBeCarried(p) {
 		x.forget(p)
 		return
 	}
@@ -469,7 +478,7 @@ func (x *schedule) userRename(p, q string) {
 	x.destroyed(was)
 	sync := x.r.IntN(2) == 0 && x.syncAbove(p) == nil && x.syncAbove(q) == nil
 	x.say("%s: rename %s %s, synced: %v", user, p, q, sync)
-	if x.cut { // what was lost is put back at its old path; a move that was lost is done again
+	if x.cut || x.mayBeCarried(p) || x.mayBeCarried(q) { // what was lost is put back at its old path; a move that was lost is done again
 		x.forget(p)
 		x.forget(q)
 		return

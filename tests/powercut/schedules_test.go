@@ -67,14 +67,15 @@ type schedule struct {
 	filler   string // a file that fills the data directory's disk
 	opts     harness.Options
 
-	srv    *harness.Server // nil: stopped
-	clock  *harness.WallClock
-	shift  time.Duration
-	full   bool
-	cut    bool // the power failed, and the workspace was not opened since
-	agents []*agent
-	wsID   string
-	gitDir string
+	srv     *harness.Server // nil: stopped
+	clock   *harness.WallClock
+	shift   time.Duration
+	full    bool
+	cut     bool     // the power failed, and the workspace was not opened since
+	carried []string // directories that a request may have moved whose answer never came, until the workspace is opened
+	agents  []*agent
+	wsID    string
+	gitDir  string
 
 	mu      sync.Mutex
 	said    []string
