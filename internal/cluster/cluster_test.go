@@ -176,12 +176,13 @@ func testShortKeys(t *testing.T, p *clustertest.Pair) {
 	defer func() { migrations = all }()
 	open(t, url, "n1").abandon()
 	db := strings.TrimSuffix(url[strings.LastIndexByte(url, '/')+1:], "?sslmode=disable")
-	p.A.In(db).SQL(`INSERT INTO record (bucket, key, value) VALUES ('tasks', '1', 'one'), ('tasks_by_time', '\x00ff', 'two'), ('none', '', 'three'), ('none', 'x', '\x0102'), ('none', 'y', '')`)
+	p.A.In(db).SQL(`INSERT INTO record (bucket, key, value) VALUES ('tasks', '1', 'one'), ('tasks_by_time', '\x00ff', 'two'), ('none', '', 'three'), ('none', 'x', '\x0102'), ('none', 'y', ''),
+		('workspaces_index', 'name/' || convert_to(repeat('a', 32) || repeat('b', 32) || '/w', 'UTF8'), '0'), ('workspaces_index', 'age/1/w', '0')`)
 	p.A.In(db).SQL(`INSERT INTO workspace (id, kind, namespace, pinned, epoch, manifest_ver, base_pos, sealed_at, manifest_key) VALUES
 		('w', 'virtual', 'a/b', NULL, 7, 3, 5, now(), 'w/1-x.manifest'), ('v', 'virtual', NULL, NULL, 1, 0, 0, NULL, NULL), ('p', 'physical', NULL, 'n', 2, 1, 9, now(), NULL)`)
 	migrations = all
 	n := open(t, url, "n2")
-	got := p.A.In(db).SQL(`SELECT id, kind, pinned, epoch, manifest_ver, base_pos, sealed_at IS NULL, namespace IS NULL, manifest_key, ` + manifestKey + ` FROM workspace w ORDER BY id`)
+	got := p.A.In(db).SQL(`SELECT id, coalesce(kind, 'virtual'), pinned, epoch, manifest_ver, base_pos, sealed_at IS NULL, namespace IS NULL, manifest_key, ` + manifestKey + ` FROM workspace w ORDER BY id`)
 	if want := "p|physical|n|2|1|9|f|t||\nv|virtual||1|0|0|t|t||\nw|virtual||7|3|5|t|f|1-x|w/1-x.manifest"; got != want {
 		t.Errorf("the workspaces are\n%s, want\n%s", got, want)
 	}
@@ -195,7 +196,8 @@ func testShortKeys(t *testing.T, p *clustertest.Pair) {
 		records = append(records, fmt.Sprintf("%s %q %s", bucket, key, value))
 		return nil
 	}))
-	if want := []string{`none "" three`, "none \"x\" \x01\x02", `none "y" `, `tasks "1" one`, `tasks_by_time "\x00\xff" two`}; !slices.Equal(records, want) {
+	if want := []string{`none "" three`, "none \"x\" \x01\x02", `none "y" `, `tasks "1" one`, `tasks_by_time "\x00\xff" two`, `workspaces_index "age/1/w" 0`,
+		`workspaces_index "name/` + strings.Repeat("a", 32) + `/w" 0`}; !slices.Equal(records, want) {
 		t.Errorf("the records are %q, want %q", records, want)
 	}
 }

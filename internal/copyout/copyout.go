@@ -111,7 +111,8 @@ func (s *Source) read(ctx context.Context, db *state.DB) error {
 		return err
 	}
 	err := s.o.Each(ctx, func(bucket, key string, value []byte) error {
-		if slices.Contains(s.o.Only, bucket) {
+		// A single server's index has other keys: it is made of the records.
+		if bucket == datadir.WorkspacesIndexBucket || slices.Contains(s.o.Only, bucket) {
 			return nil
 		}
 		list = append(list, record{bucket, key, bytes.Clone(value)})

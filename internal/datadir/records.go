@@ -76,27 +76,55 @@ type Records struct{ db *state.DB }
 // WorkspacesBucket is the bucket of the state database that holds the records.
 const WorkspacesBucket = "workspaces"
 
-// indexBucket leads to the records by workspaces.IndexKeys. Under countKey is how many
-// are in the index by age; it exists once the index is complete.
+// WorkspacesIndexBucket is the bucket that leads to the records by workspaces.IndexKeys.
+// Under countKey is how many are in the index by age; it exists once the index is complete.
 const (
-	indexBucket = "workspaces_index"
-	countKey    = "count"
+	WorkspacesIndexBucket = "workspaces_index"
+	countKey              = "count"
 )
+
+// byName is what the keys of the virtual workspaces of namespaces begin with. The SHA-256
+// of the namespace follows in hexadecimal, nameHash characters.
+const (
+	byName   = "name/"
+	nameHash = 64
+)
+
+// halved returns a key of the index, or what keys begin with, in the form of a database
+// that servers share: there each byte of each workspace counts, so a key has half of a
+// namespace's hash. List compares the other half.
+func halved(key string) string {
+	if hash, ok := strings.CutPrefix(key, byName); ok && len(hash) >= nameHash {
+		return byName + hash[:nameHash/2] + hash[nameHash:]
+	}
+	return key
+}
+
+// keys returns the keys of a record in the index.
+func (w Records) keys(r workspaces.Record) []string {
+	list := workspaces.IndexKeys(r)
+	for i := range list {
+		if w.db.Shared() {
+			list[i] = halved(list[i])
+		}
+	}
+	return list
+}
 
 // OpenRecords returns the records of a database; those of a format without their
 // index get it now.
 func OpenRecords(db *state.DB) (Records, error) {
 	var n int
-	found, err := db.Get(indexBucket, countKey, &n)
+	found, err := db.Get(WorkspacesIndexBucket, countKey, &n)
 	if found || err != nil {
 		return Records{db}, err
 	}
 	if db.Shared() { // where no record is older than its index
 		return Records{db}, db.Update(func(tx *state.Tx) error {
-			if found, err := tx.Get(indexBucket, countKey, &n); found || err != nil {
+			if found, err := tx.Get(WorkspacesIndexBucket, countKey, &n); found || err != nil {
 				return err
 			}
-			return tx.Put(indexBucket, countKey, 0)
+			return tx.Put(WorkspacesIndexBucket, countKey, 0)
 		})
 	}
 	return Records{db}, buildIndex(db)
@@ -128,7 +156,7 @@ func buildIndex(db *state.DB) error {
 		})
 	})
 	if err == nil {
-		err = db.Update(func(tx *state.Tx) error { return tx.DeleteBucket(indexBucket) })
+		err = db.Update(func(tx *state.Tx) error { return tx.DeleteBucket(WorkspacesIndexBucket) })
 	}
 	if err != nil {
 		return err
@@ -143,7 +171,7 @@ func buildIndex(db *state.DB) error {
 			return err
 		}
 	}
-	return db.Put(indexBucket, countKey, n)
+	return db.Put(WorkspacesIndexBucket, countKey, n)
 }
 
 // reindex replaces keys of the index, and returns by how many those by age grew.
@@ -155,7 +183,7 @@ func reindex(tx *state.Tx, from, to []string) (added int, err error) {
 		if strings.HasPrefix(key, string(workspaces.ByAge)) {
 			added--
 		}
-		if err := tx.Delete(indexBucket, key); err != nil {
+		if err := tx.Delete(WorkspacesIndexBucket, key); err != nil {
 			return added, err
 		}
 	}
@@ -166,7 +194,7 @@ func reindex(tx *state.Tx, from, to []string) (added int, err error) {
 		if strings.HasPrefix(key, string(workspaces.ByAge)) {
 			added++
 		}
-		if err := tx.Put(indexBucket, key, 0); err != nil {
+		if err := tx.Put(WorkspacesIndexBucket, key, 0); err != nil {
 			return added, err
 		}
 	}
@@ -181,16 +209,26 @@ func (w Records) Get(id string) (r workspaces.Record, found bool, err error) {
 
 // List implements workspaces.Records.
 func (w Records) List(x workspaces.Index, after string, n int) (list []workspaces.Record, last string, err error) {
+	prefix, most := string(x), n
+	isHalved := w.db.Shared() && halved(prefix) != prefix
+	if isHalved {
+		prefix, most = halved(prefix), 0
+	}
 	err = w.db.View(func(tx *state.Tx) error {
-		list, last, err = listed(tx, x, after, n)
+		list, last, err = listed(tx, prefix, after, most)
 		return err
 	})
+	if isHalved { // one is left
+		list = slices.DeleteFunc(list, func(r workspaces.Record) bool {
+			return !slices.Contains(workspaces.IndexKeys(r), string(x)+r.ID)
+		})
+	}
 	return list, last, err
 }
 
-func listed(tx *state.Tx, x workspaces.Index, after string, n int) (list []workspaces.Record, last string, err error) {
+func listed(tx *state.Tx, prefix, after string, n int) (list []workspaces.Record, last string, err error) {
 	var ids []string
-	err = tx.Prefixed(indexBucket, string(x), after, func(key string, _ []byte) (bool, error) {
+	err = tx.Prefixed(WorkspacesIndexBucket, prefix, after, func(key string, _ []byte) (bool, error) {
 		if n > 0 && len(ids) == n {
 			return false, nil
 		}
@@ -210,7 +248,7 @@ func listed(tx *state.Tx, x workspaces.Index, after string, n int) (list []works
 		return nil
 	})
 	if err == nil && len(list) < len(ids) {
-		err = fmt.Errorf("%s: a key below %q leads to no record", indexBucket, x)
+		err = fmt.Errorf("%s: a key below %q leads to no record", WorkspacesIndexBucket, prefix)
 	}
 	if n == 0 || len(list) < n {
 		last = ""
@@ -235,30 +273,30 @@ func (w Records) All() ([]workspaces.Record, error) {
 
 // Count implements workspaces.Records.
 func (w Records) Count() (n int, err error) {
-	_, err = w.db.Get(indexBucket, countKey, &n)
+	_, err = w.db.Get(WorkspacesIndexBucket, countKey, &n)
 	return n, err
 }
 
 // Put implements workspaces.Records.
 func (w Records) Put(list ...workspaces.Record) error {
-	return w.db.Update(func(tx *state.Tx) error { return put(tx, list) })
+	return w.db.Update(func(tx *state.Tx) error { return w.put(tx, list) })
 }
 
 // PutUnless implements workspaces.Records.
 func (w Records) PutUnless(r workspaces.Record, clash func(other workspaces.Record) bool) error {
 	return w.db.Update(func(tx *state.Tx) error {
-		others, _, err := listed(tx, workspaces.Resident, "", 0)
+		others, _, err := listed(tx, string(workspaces.Resident), "", 0)
 		if err != nil {
 			return err
 		}
 		if slices.ContainsFunc(others, clash) {
 			return workspaces.ErrExists
 		}
-		return put(tx, []workspaces.Record{r})
+		return w.put(tx, []workspaces.Record{r})
 	})
 }
 
-func put(tx *state.Tx, list []workspaces.Record) error {
+func (w Records) put(tx *state.Tx, list []workspaces.Record) error {
 	added := 0
 	for _, r := range list {
 		var before workspaces.Record
@@ -268,9 +306,9 @@ func put(tx *state.Tx, list []workspaces.Record) error {
 			return err
 		}
 		if found {
-			from = workspaces.IndexKeys(before)
+			from = w.keys(before)
 		}
-		n, err := reindex(tx, from, workspaces.IndexKeys(r))
+		n, err := reindex(tx, from, w.keys(r))
 		if err != nil {
 			return err
 		}
@@ -288,10 +326,10 @@ func count(tx *state.Tx, added int) error {
 		return nil
 	}
 	var n int
-	if _, err := tx.Get(indexBucket, countKey, &n); err != nil {
+	if _, err := tx.Get(WorkspacesIndexBucket, countKey, &n); err != nil {
 		return err
 	}
-	return tx.Put(indexBucket, countKey, n+added)
+	return tx.Put(WorkspacesIndexBucket, countKey, n+added)
 }
 
 // Delete implements workspaces.Records.
@@ -302,7 +340,7 @@ func (w Records) Delete(id string) error {
 		if err != nil || !found {
 			return err
 		}
-		added, err := reindex(tx, workspaces.IndexKeys(r), nil)
+		added, err := reindex(tx, w.keys(r), nil)
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -133,7 +134,7 @@ func TestRecordsOfBefore(t *testing.T) {
 				return err
 			}
 		}
-		return tx.Put(indexBucket, "age/00000000000000000001/gone", 0)
+		return tx.Put(WorkspacesIndexBucket, "age/00000000000000000001/gone", 0)
 	})
 	need.NoError(t, err)
 	for range 2 {
@@ -142,11 +143,57 @@ func TestRecordsOfBefore(t *testing.T) {
 		same(t, stored, held, 0)
 	}
 	if err := db.Update(func(tx *state.Tx) error {
-		return errors.Join(tx.Put(WorkspacesBucket, "bad", 7), tx.Delete(indexBucket, countKey))
+		return errors.Join(tx.Put(WorkspacesBucket, "bad", 7), tx.Delete(WorkspacesIndexBucket, countKey))
 	}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := OpenRecords(db); err == nil {
 		t.Error("a damaged record was accepted")
 	}
+}
+
+// TestSharedRecordsOfANamespace: where servers share the records, a key has half of a
+// namespace's hash, and another workspace with the same half is not listed.
+func TestSharedRecordsOfANamespace(t *testing.T) {
+	db := state.NewShared()
+	stored, err := OpenRecords(db)
+	need.NoError(t, err)
+	rec := func(id, segment string) (workspaces.Record, workspaces.Index) {
+		r := workspaces.Record{ID: id, Kind: workspaces.VirtualKind, Namespace: []string{"team", segment}, Created: time.Unix(1, 0).UTC(), LastUsed: time.Unix(1, 0).UTC()}
+		for _, key := range workspaces.IndexKeys(r) {
+			if strings.HasPrefix(key, byName) {
+				return r, workspaces.Index(strings.TrimSuffix(key, id))
+			}
+		}
+		t.Fatal("no key of a namespace")
+		return r, ""
+	}
+	a, ofA := rec("a-1", "a")
+	b, ofB := rec("b-1", "b")
+	need.NoError(t, stored.Put(a, b))
+	// As if both had the same half.
+	need.NoError(t, db.Put(WorkspacesIndexBucket, halved(string(ofB))+"a-1", 0))
+	lists := func(x workspaces.Index, want ...workspaces.Record) {
+		t.Helper()
+		if list, last, err := stored.List(x, "", 1); err != nil || last != "" || !slices.EqualFunc(list, want, func(a, b workspaces.Record) bool { return reflect.DeepEqual(a, b) }) {
+			t.Errorf("%s lists %+v, %q, %v, want %+v", x, list, last, err, want)
+		}
+	}
+	lists(ofA, a)
+	lists(ofB, b)
+	var keys []string
+	need.NoError(t, db.View(func(tx *state.Tx) error {
+		return tx.Prefixed(WorkspacesIndexBucket, byName, "", func(key string, _ []byte) (bool, error) {
+			keys = append(keys, key)
+			return true, nil
+		})
+	}))
+	if len(keys) != 3 || len(keys[0]) != len(byName)+nameHash/2+len("/a-1") {
+		t.Errorf("the keys are %q", keys)
+	}
+	need.NoError(t, stored.Delete("a-1"))
+	lists(ofA)
+	need.NoError(t, db.Delete(WorkspacesIndexBucket, halved(string(ofB))+"a-1"))
+	need.NoError(t, stored.Put(workspaces.Record{ID: "b-1", Kind: workspaces.VirtualKind, Created: b.Created, LastUsed: b.LastUsed}))
+	lists(ofB)
 }

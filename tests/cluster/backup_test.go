@@ -119,6 +119,11 @@ func TestBackup(t *testing.T) {
 		if res.Header.Get("Idempotent-Replay") != "true" || string(res.Body) != string(answered.Body) {
 			t.Errorf("%d %s, not %s", res.Status, res.Body, answered.Body)
 		}
+		same := virtual
+		s.Do("POST", "/tasks", map[string]any{"goal": "v", "kind": "virtual", "namespace": []string{"v"}}).Expect(http.StatusCreated).JSON(&same)
+		if same.Workspace != virtual.Workspace {
+			t.Errorf("the namespace leads to %s, not %s", same.Workspace, virtual.Workspace)
+		}
 	}
 	one := harness.Start(t, harness.Options{DataDir: data})
 	check(one)

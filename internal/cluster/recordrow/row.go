@@ -59,7 +59,9 @@ func RecordOf(row []byte) (bucket, key string, err error) {
 	return "", "", fmt.Errorf("cluster: a record's key %q has no bucket", row)
 }
 
-// ShortKeys takes the name of the bucket out of the rows of records.
+// ShortKeys takes the name of the bucket out of the rows of records, and the second half
+// of the hash of a namespace, which has 64 characters, out of those of the index of
+// workspaces (datadir.Records).
 var ShortKeys = func() []string {
 	code := &strings.Builder{}
 	for _, name := range slices.Sorted(maps.Keys(Codes)) {
@@ -74,5 +76,7 @@ var ShortKeys = func() []string {
 			` ELSE '\x00'::bytea || convert_to(bucket, 'UTF8') || '\x00'::bytea END || key,
 			CASE WHEN value >= '\x00' AND value < '\x02' THEN '\x00'::bytea || value ELSE value END FROM record_by_bucket ORDER BY 1`,
 		`DROP TABLE record_by_bucket`,
+		fmt.Sprintf(`UPDATE record SET key = substr(key, 1, 38) || substr(key, 71) WHERE key >= '\x%x' AND key < '\x%x'`,
+			Key("workspaces_index", "name/"), Key("workspaces_index", "name0")),
 	}
 }()
