@@ -22,7 +22,7 @@ import (
 // PackSize is how many records a pack has at most, PackLeast how many make a pack of
 // their own, and MaxValue the longest value that is packed.
 const (
-	PackSize  = 128
+	PackSize  = 256
 	PackLeast = 8
 	MaxValue  = 1 << 10
 )
