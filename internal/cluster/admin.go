@@ -241,7 +241,7 @@ func (a *Admin) Workspaces(ctx context.Context, store blob.Store, ids []string) 
 		var adopted *Adoption
 		var heads [][]byte
 		err := a.n.e.Do(ctx, func(ctx context.Context, c *engine.Conn) error {
-			err := c.QueryRow(ctx, `SELECT w.kind, w.epoch, w.manifest, `+manifestKey+`, coalesce(n.name, ''), coalesce(w.pinned, ''),
+			err := c.QueryRow(ctx, `SELECT coalesce(w.kind, 'virtual'), w.epoch, w.manifest, `+manifestKey+`, coalesce(n.name, ''), coalesce(w.pinned, ''),
 					EXISTS (SELECT FROM node WHERE name = w.pinned AND state <> 'dead'),
 					(SELECT coalesce(sum(octet_length(data)), 0) FROM journal WHERE ws = w.id),
 					(SELECT array_agg(substr(data, 1, 65536) ORDER BY pos) FROM journal WHERE ws = w.id AND octet_length(data) > 0), w.adopted

@@ -47,7 +47,7 @@ type row struct {
 func (n *Node) Create(ctx context.Context, w Workspace) (created bool, err error) {
 	made := make(chan bool, 1)
 	err = n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
-		tag, err := c.Exec(ctx, `INSERT INTO workspace (id, kind, namespace, pinned) VALUES ($1, $2, `+fmt.Sprintf(namespaceHash, "$3::text")+`, NULLIF($4, '')) ON CONFLICT (id) DO NOTHING`,
+		tag, err := c.Exec(ctx, `INSERT INTO workspace (id, kind, namespace, pinned) VALUES ($1, NULLIF($2, 'virtual'), `+fmt.Sprintf(namespaceHash, "$3::text")+`, NULLIF($4, '')) ON CONFLICT (id) DO NOTHING`,
 			w.ID, w.Kind, w.Namespace, w.Pinned)
 		if err == nil { // else it may run again
 			made <- tag.RowsAffected() == 1
@@ -228,7 +228,7 @@ func (n *Node) Find(ctx context.Context, ws string) (*Workspace, error) {
 func (n *Node) FindAll(ctx context.Context, ids []string) ([]Workspace, error) {
 	result := make(chan []Workspace, 8)
 	err := n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
-		rows, err := c.Query(ctx, `SELECT w.id, w.kind, w.epoch, coalesce(w.pinned, ''),
+		rows, err := c.Query(ctx, `SELECT w.id, coalesce(w.kind, 'virtual'), w.epoch, coalesce(w.pinned, ''),
 			n.life, n.name, n.address, n.url, n.version, n.state = 'draining'
 			FROM workspace w LEFT JOIN node n ON (n.life = w.owner OR n.name = w.pinned) AND n.state <> 'dead' WHERE w.id = ANY ($1)`, ids)
 		if err != nil {

@@ -259,7 +259,7 @@ func (d *Draft) Publish(ctx context.Context) error {
 	ours := make(chan bool, 8)
 	err := d.n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
 		_, err := c.Exec(ctx, `INSERT INTO workspace (id, kind, namespace, epoch, manifest, manifest_key, manifest_ver, pinned)
-			VALUES ($1, $2, `+fmt.Sprintf(namespaceHash, "$3::text")+`, $4, $5, left(substr($6::text, length($1::text) + 2), -9), $7, NULLIF($8, '')) ON CONFLICT DO NOTHING`,
+			VALUES ($1, NULLIF($2, 'virtual'), `+fmt.Sprintf(namespaceHash, "$3::text")+`, $4, $5, left(substr($6::text, length($1::text) + 2), -9), $7, NULLIF($8, '')) ON CONFLICT DO NOTHING`,
 			d.w.ID, d.w.Kind, d.w.Namespace, draftEpoch, inline, key, int64(m.Version), d.w.Pinned)
 		if err != nil {
 			return err

@@ -111,11 +111,11 @@ var packs = []string{
 	`CREATE TABLE workspace (
 		base_pos bigint NOT NULL DEFAULT 0, owner bigint, sealed_at timestamptz, -- of one that is pinned
 		epoch integer NOT NULL DEFAULT 0, manifest_ver integer NOT NULL DEFAULT 0, namespace uuid UNIQUE,
-		id text PRIMARY KEY, kind text NOT NULL, manifest_key text, manifest bytea, pinned text, adopted jsonb
+		id text PRIMARY KEY, kind text, manifest_key text, manifest bytea, pinned text, adopted jsonb -- kind: of one that is not virtual
 	) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, vacuum_truncate = off)`,
 	`INSERT INTO workspace (base_pos, owner, sealed_at, epoch, manifest_ver, namespace, id, kind, manifest_key, manifest, pinned, adopted)
 		SELECT base_pos, owner, CASE WHEN pinned IS NOT NULL THEN sealed_at END, epoch, manifest_ver, ` + fmt.Sprintf(namespaceHash, "namespace") + `,
-		id, kind, left(substr(manifest_key, length(id) + 2), -9), manifest, pinned, adopted FROM workspace_former`,
+		id, NULLIF(kind, 'virtual'), left(substr(manifest_key, length(id) + 2), -9), manifest, pinned, adopted FROM workspace_former`,
 	`DROP TABLE workspace_former`,
 	`CREATE INDEX workspace_adopted ON workspace (id) WHERE adopted IS NOT NULL`,
 }
