@@ -36,15 +36,7 @@ func TestExecClientLeaves(t *testing.T) {
 		_ = cmd.Wait()
 		raw, err := os.ReadFile(pid)
 		need.NoError(t, err)
-		sleeper := "/proc/" + strings.TrimSpace(string(raw)) + "/cmdline"
-		for end := time.Now().Add(20 * time.Second); ; { // it is killed with its parents
-			if text, err := os.ReadFile(sleeper); err != nil || !strings.HasPrefix(string(text), "sleep") {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatalf("round %d: what the command left running still runs", round)
-			}
-		}
+		endsSoon(t, string(raw))
 		var list struct {
 			Layers []struct {
 				Layer   string
@@ -89,4 +81,31 @@ func TestExecClientLeaves(t *testing.T) {
 		}
 	}
 	t.Log(results)
+}
+
+// endsSoon waits until a process, which is a sleep, has ended.
+func endsSoon(t *testing.T, pid string) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; {
+		if text, err := os.ReadFile("/proc/" + strings.TrimSpace(pid) + "/cmdline"); err != nil || !strings.HasPrefix(string(text), "sleep") {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("what the command left running still runs")
+		}
+	}
+}
+
+// TestExecClientKilledAtOnce: the server ends what a command left running also if the
+// client is killed before the server sees that it has begun.
+func TestExecClientKilledAtOnce(t *testing.T) {
+	p := newProject(t, map[string]string{"f": "0\n"})
+	pid := filepath.Join(t.TempDir(), "pid")
+	cmd := p.execCmd(t, "--isolate=require", "--agent=a", "--session=s", "--", "sh", "-c", "setsid sleep 600 & echo $! > "+pid+"; kill -KILL $PPID")
+	if err := cmd.Run(); err == nil {
+		t.Fatal("the client was not killed")
+	}
+	raw, err := os.ReadFile(pid)
+	need.NoError(t, err)
+	endsSoon(t, string(raw))
 }

@@ -22,7 +22,13 @@ func (s *Service) attend(id string) {
 			return err != nil || s.cleaner.has(id)
 		}
 		held := func() bool { return locked(s.path(id, lockFile)) }
-		if await(begin, attendEvery, func() bool { return gone() || held() }) != nil ||
+		// A client may begin and be killed between two checks. The kernel makes this
+		// directory when it mounts the overlay, and the client has the lock before.
+		mounted := func() bool {
+			_, err := os.Lstat(s.path(id, "work", "work"))
+			return err == nil
+		}
+		if await(begin, attendEvery, func() bool { return gone() || held() || mounted() }) != nil ||
 			await(s.ended, attendEvery, func() bool { return gone() || !held() }) != nil || gone() {
 			return
 		}
