@@ -24,13 +24,14 @@ import (
 // rig is a directory and a layer on it.
 type rig struct {
 	root, upper, work string
+	started           func(pid int)
 }
 
 func newRig(t *testing.T) rig {
 	t.Helper()
 	base := t.TempDir()
 	t.Cleanup(func() { _ = layer.Remove(base) })
-	r := rig{filepath.Join(base, "a,b:c\\ d"), filepath.Join(base, "upper"), filepath.Join(base, "work")}
+	r := rig{root: filepath.Join(base, "a,b:c\\ d"), upper: filepath.Join(base, "upper"), work: filepath.Join(base, "work")}
 	for _, dir := range []string{r.root, r.upper, r.work} {
 		need.NoError(t, os.Mkdir(dir, 0o755))
 	}
@@ -47,7 +48,7 @@ func (r rig) run(t *testing.T, args ...string) (layer.Exit, string) {
 	out, err := os.CreateTemp(t.TempDir(), "out")
 	need.NoError(t, err)
 	defer out.Close()
-	exit, err := layer.Run(layer.Command{Root: r.root, Upper: r.upper, Work: r.work, Dir: r.root, Args: args, Env: os.Environ(), Files: [3]*os.File{null, out, out}})
+	exit, err := layer.Run(layer.Command{Root: r.root, Upper: r.upper, Work: r.work, Dir: r.root, Args: args, Env: os.Environ(), Files: [3]*os.File{null, out, out}, Started: r.started})
 	if errors.Is(err, layer.ErrUnsupported) {
 		need.Missing(t, err.Error())
 	}
@@ -229,6 +230,38 @@ func TestBackground(t *testing.T) {
 	need.NoError(t, err)
 	if _, err := os.Stat("/proc/" + strings.TrimSpace(string(pid))); err == nil {
 		t.Error("a process is left")
+	}
+}
+
+// TestOwnNamespace: the command alone sees its layer; no thread of this process is in the
+// command's namespace while it runs.
+func TestOwnNamespace(t *testing.T) {
+	own, err := os.Readlink("/proc/self/ns/mnt")
+	need.NoError(t, err)
+	dir, err := os.Getwd()
+	need.NoError(t, err)
+	r, checked := newRig(t), false
+	r.started = func(pid int) {
+		if its, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", pid)); err != nil || its == own {
+			t.Error("the command is in no namespace of its own", its, err)
+		}
+		list, err := filepath.Glob("/proc/self/task/*/ns/mnt")
+		if err != nil || len(list) == 0 {
+			t.Error(list, err)
+		}
+		for _, name := range list {
+			if at, err := os.Readlink(name); err == nil && at != own {
+				t.Errorf("%s is %s, not %s", name, at, own)
+			}
+		}
+		checked = true
+		_ = syscall.Kill(pid, syscall.SIGTERM)
+	}
+	if exit, out := r.run(t, "sleep", "600"); exit.Status != 128+15 || !checked {
+		t.Fatal(exit, out, checked)
+	}
+	if now, err := os.Getwd(); err != nil || now != dir {
+		t.Error(now, err)
 	}
 }
 

@@ -68,7 +68,9 @@ func Run(c Command) (Exit, error) {
 	}
 	signals := forwarded()
 	defer signal.Stop(signals)
-	pid, err := c.start()
+	over := make(chan struct{})
+	defer close(over)
+	pid, err := c.start(over)
 	if err != nil {
 		return Exit{}, err
 	}
@@ -87,47 +89,129 @@ type started struct {
 	exit *Exit
 }
 
-// start starts the command, in namespaces of its own where it has a layer.
-func (c *Command) start() (started, error) {
+// start starts the command, in namespaces of its own where it has a layer. The thread
+// that is its parent lives until over is closed.
+func (c *Command) start(over <-chan struct{}) (started, error) {
 	if c.Root == "" {
-		return c.try(0)
+		return c.direct(over)
 	}
 	if err := Covers(cmp.Or(c.Below, c.Root)); err != nil {
 		return started{}, err
 	}
 	if os.Geteuid() == 0 {
-		s, err := c.try(syscall.CLONE_NEWNS)
+		s, err := c.direct(over)
 		if !errors.Is(err, ErrUnsupported) {
 			return s, err
 		}
 	}
-	return c.try(syscall.CLONE_NEWNS | syscall.CLONE_NEWUSER)
+	return c.viaChild()
 }
 
-func (c *Command) try(namespaces uintptr) (started, error) {
+func (c *Command) args() *enter.Args {
+	return &enter.Args{Root: c.Root, Over: c.Over, Below: c.Below, Upper: c.Upper, Work: c.Work, Dir: c.Dir, Command: c.Args}
+}
+
+// attributes are those of the command's process.
+func (c *Command) attributes() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setsid: c.Group}
+	if !c.Linger {
+		attr.Pdeathsig = syscall.SIGKILL
+	}
+	return attr
+}
+
+// direct starts the command from a thread that enters the layer. That takes one process,
+// but needs the right to mount, where there is a layer: a user namespace is a whole
+// process's.
+func (c *Command) direct(over <-chan struct{}) (started, error) {
+	type outcome struct {
+		started
+		err error
+	}
+	out := make(chan outcome, 1)
+	go onOwnThread(func() {
+		s, err := c.onThread()
+		out <- outcome{s, err}
+		if s.id != 0 {
+			<-over // the end of the thread would kill the command: Pdeathsig
+		}
+	})
+	o := <-out
+	return o.started, o.err
+}
+
+// onOwnThread calls fn on a thread that nothing else runs on, and that ends with the
+// call. It is not the first one, whose namespaces and directory others see as the process's.
+func onOwnThread(fn func()) {
+	runtime.LockOSThread()
+	if unix.Gettid() != unix.Getpid() {
+		fn()
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		onOwnThread(fn)
+	}()
+	<-done
+	runtime.UnlockOSThread()
+}
+
+// onThread is direct for the thread that calls it, which leaves the layer afterwards: the
+// command's processes alone hold the mount.
+func (c *Command) onThread() (started, error) {
+	flags, back := unix.CLONE_FS, -1
+	if c.Root != "" {
+		flags |= unix.CLONE_NEWNS
+		fd, err := unix.Open("/proc/thread-self/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return started{}, fmt.Errorf("%w: open the namespace: %w", ErrUnsupported, err)
+		}
+		defer unix.Close(fd)
+		back = fd
+	}
+	if err := unix.Unshare(flags); err != nil {
+		return started{}, fmt.Errorf("%w: start in a namespace: %w", ErrUnsupported, err)
+	}
+	attr := &syscall.ProcAttr{Env: c.Env, Sys: c.attributes()}
+	for _, f := range c.Files {
+		attr.Files = append(attr.Files, f.Fd())
+	}
+	pid := 0
+	status, text := enter.Run(c.args(), c.Env, func(file string, argv, _ []string) (err error) {
+		pid, err = syscall.ForkExec(file, argv, attr)
+		return err
+	})
+	if back >= 0 {
+		_ = unix.Setns(back, unix.CLONE_NEWNS) // else the mount lasts until the thread ends
+	}
+	switch status {
+	case 0:
+		return started{id: pid}, nil
+	case enter.NoLayer:
+		return started{}, fmt.Errorf("%w: %s", ErrUnsupported, text)
+	}
+	return started{exit: &Exit{Status: status, Failure: text}}, nil
+}
+
+// viaChild starts the command in a user namespace: this program enters the layer in a
+// process of its own, and replaces itself by the command.
+func (c *Command) viaChild() (started, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return started{}, err
 	}
 	defer r.Close()
-	args := enter.Args{Root: c.Root, Over: c.Over, Below: c.Below, Upper: c.Upper, Work: c.Work, Dir: c.Dir, Command: c.Args}
-	attr := &syscall.SysProcAttr{Cloneflags: namespaces, Setsid: c.Group}
-	if !c.Linger {
-		attr.Pdeathsig = syscall.SIGKILL
-	}
-	if namespaces&syscall.CLONE_NEWUSER != 0 {
-		uid, gid := os.Geteuid(), os.Getegid()
-		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
-		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
-		attr.AmbientCaps = capabilities
-	}
-	p, err := os.StartProcess("/proc/self/exe", args.List(), &os.ProcAttr{Env: c.Env, Sys: attr, Files: append(c.Files[:], w)})
+	uid, gid := os.Geteuid(), os.Getegid()
+	attr := c.attributes()
+	attr.Cloneflags = syscall.CLONE_NEWNS | syscall.CLONE_NEWUSER
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
+	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
+	attr.AmbientCaps = capabilities
+	p, err := os.StartProcess("/proc/self/exe", c.args().List(), &os.ProcAttr{Env: c.Env, Sys: attr, Files: append(c.Files[:], w)})
 	w.Close()
 	if err != nil {
-		if namespaces != 0 {
-			err = fmt.Errorf("%w: start in a namespace: %w", ErrUnsupported, err)
-		}
-		return started{}, err
+		return started{}, fmt.Errorf("%w: start in a namespace: %w", ErrUnsupported, err)
 	}
 	id := p.Pid
 	_ = p.Release() // wait collects it
@@ -348,7 +432,9 @@ func Probe(dir string) error {
 	}
 	defer null.Close()
 	c.Files = [3]*os.File{null, null, null}
-	_, err = c.start() // a directory cannot be run: it ends by itself once it is mounted
+	over := make(chan struct{})
+	defer close(over)
+	_, err = c.start(over) // a directory cannot be run: it ends by itself once it is mounted
 	return err
 }
 

@@ -19,13 +19,15 @@ func init() {
 	}
 	unix.CloseOnExec(statusFD)
 	a := Args{Root: os.Args[1], Over: os.Args[2], Below: os.Args[3], Upper: os.Args[4], Work: os.Args[5], Dir: os.Args[6], Command: os.Args[7:]}
-	status, text := run(&a)
+	status, text := Run(&a, os.Environ(), unix.Exec)
 	_, _ = unix.Write(statusFD, []byte(strconv.Itoa(status)+" "+text))
 	os.Exit(status & 0xff)
 }
 
-// run does not return unless something failed.
-func run(a *Args) (status int, text string) {
+// Run enters the layer and has begin begin the command. The caller's thread must have
+// a mount namespace of its own, and its working directory to itself. The status is 0 if begin
+// returned no error.
+func Run(a *Args, env []string, begin Begin) (status int, text string) {
 	if a.Root != "" {
 		if err := mount(a); err != nil {
 			return NoLayer, err.Error()
@@ -36,8 +38,11 @@ func run(a *Args) (status int, text string) {
 	}
 	// The parent's capabilities in the user namespace are not the command's.
 	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
-	return execute(a.Command, os.Environ())
+	return execute(a.Command, env, begin)
 }
+
+// Begin is execve(2), or begins another process.
+type Begin func(file string, argv, env []string) error
 
 // mount covers the root by an overlay (Documentation/filesystems/overlayfs.rst).
 // Paths are passed as descriptors: no character in them has a meaning then.
@@ -95,17 +100,13 @@ func Source(upper string) (string, error) {
 }
 
 // execute is execvp(3), with the exit statuses of a shell.
-func execute(command, env []string) (status int, text string) {
+func execute(command, env []string, begin Begin) (status int, text string) {
 	name := command[0]
 	if strings.Contains(name, "/") {
-		return replace(name, command, env)
+		return replace(name, command, env, begin)
 	}
 	status, text = NotFound, name+": not found"
-	path, ok := os.LookupEnv("PATH")
-	if !ok {
-		path = "/bin:/usr/bin"
-	}
-	for dir := range strings.SplitSeq(path, ":") {
+	for dir := range strings.SplitSeq(searched(env), ":") {
 		if dir == "" {
 			dir = "."
 		}
@@ -113,7 +114,10 @@ func execute(command, env []string) (status int, text string) {
 		if name == "" || !regular(file) {
 			continue
 		}
-		s, t := replace(file, command, env)
+		s, t := replace(file, command, env, begin)
+		if s == 0 {
+			return s, t
+		}
 		if s != NotFound {
 			status, text = s, t
 		}
@@ -124,17 +128,29 @@ func execute(command, env []string) (status int, text string) {
 	return status, text
 }
 
+// searched returns the directories of an environment's PATH.
+func searched(env []string) string {
+	for _, v := range env {
+		if path, ok := strings.CutPrefix(v, "PATH="); ok {
+			return path
+		}
+	}
+	return "/bin:/usr/bin"
+}
+
 func regular(file string) bool {
 	var st unix.Stat_t
 	return unix.Stat(file, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
 }
 
-func replace(file string, command, env []string) (status int, text string) {
-	err := unix.Exec(file, command, env)
+func replace(file string, command, env []string, begin Begin) (status int, text string) {
+	err := begin(file, command, env)
 	if err == unix.ENOEXEC { // a script without an interpreter, as execvp(3) does
-		err = unix.Exec("/bin/sh", append([]string{"sh", file}, command[1:]...), env)
+		err = begin("/bin/sh", append([]string{"sh", file}, command[1:]...), env)
 	}
 	switch err {
+	case nil:
+		return 0, ""
 	case unix.ENOENT, unix.ENOTDIR:
 		return NotFound, command[0] + ": not found"
 	default:
