@@ -289,7 +289,12 @@ func (g *guard) write(ctx context.Context, root *os.Root, p string, want Version
 	return err
 }
 
-// Began notes the process id of a layer's command, for the server.
+// Began notes the process id of a layer's command, for the server. It is not synced: no
+// process outlives a power failure.
 func Began(dir string, pid int) error {
-	return writeDurably(dir, pidFile, []byte(strconv.Itoa(pid)))
+	temp := filepath.Join(dir, pidFile+".new")
+	if err := os.WriteFile(temp, []byte(strconv.Itoa(pid)), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temp, filepath.Join(dir, pidFile))
 }
