@@ -12,6 +12,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,6 +36,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	if len(args) == 1 && args[0] == execserve.Verb {
 		return execserve.Main()
+	}
+	if len(args) > 0 && (args[0] == "exec" || args[0] == "in") {
+		debug.SetGCPercent(400) // a collection would come just before the command, and take a sixth of what these take
 	}
 	root := command(stdout, stderr)
 	root.SetArgs(args)
