@@ -264,7 +264,7 @@ func testPackWhileChanged(t *testing.T, p *clustertest.Pair) {
 	need.NoError(t, b.nodes[0].n.e.Do(context.Background(), func(ctx context.Context, c *engine.Conn) error {
 		return c.QueryRow(ctx, `SELECT (SELECT count(*) FROM record), (SELECT count(*) FROM packed)`).Scan(&rows, &packs)
 	}))
-	if rows != 0 || packs < 3 {
+	if rows != 0 || packs < 2 {
 		t.Errorf("%d rows and %d packs are left", rows, packs)
 	}
 }
