@@ -53,6 +53,24 @@ func TestForkMountedRemovedBeneath(t *testing.T) {
 	check("restarted")
 }
 
+// What the parent has for a moment only is none of a mounted fork's changes.
+func TestForkMountedMomentBeneath(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "a\n"})
+	task := p.task(t)
+	id := mountedFork(t, p, "/workspaces/"+task.str("workspace_id"), filepath.Join(t.TempDir(), "fork"), nil)
+	log := len(p.log(t, id))
+	for i := range 100 {
+		file := fmt.Sprintf("d%d/x", i%10)
+		p.call(t, "PUT", "/tasks/"+task.ID+"/content?path="+file, []byte("x\n")).want(t, 201)
+		p.post(t, "/tasks/"+task.ID+"/move", map[string]any{"from": file, "to": "y"}).want(t, 200)
+		p.call(t, "DELETE", "/tasks/"+task.ID+"/content?path=y", nil).want(t, 200)
+	}
+	p.post(t, "/workspaces/"+id+"/sync", map[string]any{}).want(t, 200)
+	if got := p.log(t, id); len(got) != log {
+		t.Errorf("the fork's history has %+v", got[:len(got)-log])
+	}
+}
+
 // A workspace is deleted with force although layers at a path show its directory: they take
 // over what they showed, also where the directory goes with it and a process uses the
 // layer's.

@@ -274,11 +274,25 @@ func (b *beneath) Shared(ctx context.Context, p wspath.Path) (bool, error) {
 		return false, err
 	}
 	defer w.Release()
+	// Between a request's commit and its end on disk history and directory differ.
+	ctx, release, err := w.Hold(ctx, []wspath.Path{p})
+	if err != nil {
+		return false, err
+	}
+	defer release()
+	before, err := w.Standing(p)
+	if err != nil || before == workspace.KindNone { // it was there for a moment
+		return false, err
+	}
 	if err := w.LookAt(ctx, []wspath.Path{p}); err != nil {
 		return false, err
 	}
 	_, recorded, err := w.Store().Snapshot().Lookup(p)
-	return !recorded, err
+	if recorded || err != nil {
+		return false, err
+	}
+	after, err := w.Standing(p)
+	return after != workspace.KindNone, err
 }
 
 // guardLayer puts back in a mounted fork what changes in the directory that it shows, until

@@ -118,12 +118,31 @@ func (r *Reconciler) restore(ctx context.Context, want gitstore.Entry, have *dis
 	if have.Mode == want.Mode && have.ID == want.ID {
 		return nil
 	}
-	err := r.Bring(ctx, want.Path, want, have)
-	if err != nil && (errs.Is(err, errs.Forbidden) || errs.Is(err, errs.Conflict)) {
-		r.Log.Warn("a change beneath the workspace is seen in it", "path", want.Path, "error", err)
-		return nil
+	for range disk.Tries {
+		err := r.Bring(ctx, want.Path, want, have)
+		if err != nil && (errs.Is(err, errs.Forbidden) || errs.Is(err, errs.Conflict)) {
+			r.Log.Warn("a change beneath the workspace is seen in it", "path", want.Path, "error", err)
+			return nil
+		}
+		if err != nil || have.Kind != op.KindFile {
+			return err
+		}
+		// A file of the overlay's becomes another one when that beneath goes, and was put back
+		// as a user's then. It is the overlay's own now, and would be recorded.
+		now, err := r.Disk.Lstat(want.Path)
+		if err != nil || now.Kind != op.KindFile {
+			return err
+		}
+		err = r.Disk.Identify(ctx, want.Path, &now)
+		if _, fatal := disk.SkipReason(err); err != nil && fatal {
+			return err
+		}
+		if err != nil || now.ID != have.ID || now.Mode != have.Mode {
+			return nil
+		}
+		*have = now
 	}
-	return err
+	return nil
 }
 
 // pull has the overlay take a file over from beneath, as it does when it is opened for
