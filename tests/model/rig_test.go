@@ -594,9 +594,9 @@ type passing struct {
 }
 
 // half leaves out what a power cut left of a person's changes that nobody
-// synced: a file at a place that it only passed through, or bytes that stood
-// there before and that no scan ever saw. They stand on disk and were recorded
-// as the person's. All that was in history still is.
+// synced: a file at a place that it only passed through, torn if no checkpoint had synced
+// it, or bytes that stood there before and that no scan ever saw. They stand on disk and
+// were recorded as the person's, but for ignored names. All that was in history still is.
 func (g *rig) half(before, after wstest.Folder, unseen, known map[string]bool) {
 	named := func(p string) bool {
 		for q := range g.theirs {
@@ -614,7 +614,7 @@ func (g *rig) half(before, after wstest.Folder, unseen, known map[string]bool) {
 		}
 		// In a folder that a person moved also what a task had removed from it.
 		new, theirs := unseen[t.Data]
-		if theirs && new || !ok && (theirs || known[t.Data]) || g.passed[passing{p, t.Mode, t.Data}] {
+		if theirs && new || !ok && (theirs || known[t.Data] || torn(before, p, t)) || g.passed[passing{p, t.Mode, t.Data}] {
 			delete(after, p)
 			delete(before, p)
 		}
@@ -630,12 +630,23 @@ func (g *rig) half(before, after wstest.Folder, unseen, known map[string]bool) {
 			back = back || is.Same(t) && !before[q].Same(t) && named(q)
 		}
 		for q, is := range g.disk {
+			back = back || ignored(q) && is.Same(t) && named(q)
 			blocked = blocked || is.Mode != object.Dir && (within(q, p) || within(p, q))
 		}
 		if back || blocked {
 			delete(before, p)
 		}
 	}
+}
+
+// torn reports whether a file may be what a power failure left of one of that name elsewhere.
+func torn(before wstest.Folder, p string, t wstest.Thing) bool {
+	for q, was := range before {
+		if q != p && path.Base(q) == path.Base(p) && was.Mode == t.Mode && len(t.Data) <= len(was.Data) {
+			return true
+		}
+	}
+	return false
 }
 
 func (g *rig) tip() (wstest.Folder, error) {
