@@ -427,7 +427,7 @@ func (a *attempt) overPerson(ctx context.Context, m *materialize.Materializer, c
 	return p.Done(d, again), true, nil
 }
 
-// leave gives the person's file its place again, where history cannot have it from elsewhere:
+// leave gives the user's file its place again, where history cannot have it from elsewhere:
 // a scan records it.
 func (a *attempt) leave(ctx context.Context, m *materialize.Materializer) {
 	a.adopt(ctx, a.undo(ctx, m))

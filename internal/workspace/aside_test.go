@@ -186,10 +186,10 @@ func TestKillWithAPersonAtTheExchange(t *testing.T) {
 	}
 }
 
-// A person saves in the instant before the exchange, or once more after it, and from any
-// call on the disk is full, also when the server stops: once there is room, what the person
+// A user saves in the instant before the exchange, or once more after it, and from any
+// call on the disk is full, also when the server stops: once there is room, what the user
 // saved is in history, and no temporary file is left over.
-func TestNoRoomWithAPersonAtTheExchange(t *testing.T) {
+func TestNoRoomWithAUserAtTheExchange(t *testing.T) {
 	const saved, again = "saved at the last moment", "saved once more"
 	needsRoom := []string{vfs.OpCreate, vfs.OpTmpfile, vfs.OpMkdir, vfs.OpWrite, vfs.OpAllocate, vfs.OpSymlink}
 	for _, s := range []struct {
