@@ -30,6 +30,11 @@ func indexOf(t *testing.T, s *Store) (all []Record, byTask map[string][]Record) 
 		recs, err := s.TaskRecords(t.Context(), task)
 		need.NoError(t, err)
 		byTask[task] = recs
+		for i, r := range recs {
+			if late, err := s.TaskRecordsAfter(t.Context(), task, r.Seq); err != nil || len(late) != len(recs)-i-1 || i+1 < len(recs) && !reflect.DeepEqual(late, recs[i+1:]) {
+				t.Fatalf("%q after %d: %d of %d records, %v", task, r.Seq, len(late), len(recs)-i-1, err)
+			}
+		}
 	}
 	return all, byTask
 }

@@ -3,13 +3,11 @@ package tests
 import (
 	"bytes"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"umbra/internal/need"
 	"umbra/tests/harness"
@@ -205,55 +203,5 @@ func TestToolsetReadLong(t *testing.T) {
 	}
 	if whole.String() != wide {
 		t.Error("read on, it is another text")
-	}
-}
-
-// A tool call costs no more than 1.3 times the same operation in the tasks
-// dialect.
-func TestToolsetCallCost(t *testing.T) {
-	s := harness.Start(t, harness.Options{})
-	dir := folder(t, map[string]string{"f": strings.Repeat("x\n", 500)})
-	a := newAgent(t, s, physical("/w", "READ_WRITE", dir))
-	task := s.Do("GET", "/toolsets/"+a.id, nil).Text("taskId")
-	do := func(method, target, body string) time.Duration {
-		t.Helper()
-		req, err := http.NewRequest(method, s.URL+target, strings.NewReader(body))
-		need.NoError(t, err)
-		req.Header.Set("Content-Type", "application/json")
-		at := time.Now()
-		res, err := s.Client.Do(req)
-		need.NoError(t, err)
-		var b bytes.Buffer
-		b.ReadFrom(res.Body)
-		res.Body.Close()
-		took := time.Since(at)
-		if res.StatusCode >= 300 || strings.Contains(b.String(), `"error"`) {
-			t.Fatalf("%s %s: %d %s", method, target, res.StatusCode, &b)
-		}
-		return took
-	}
-	median := func(list []time.Duration) time.Duration {
-		slices.Sort(list)
-		return list[len(list)/2]
-	}
-	ratio := func() (write, read float64) {
-		var tw, tr, cw, cr []time.Duration
-		for i := range 200 { // in turn, so that the machine's moods meet both
-			tw = append(tw, do("PUT", "/tasks/"+task+"/content?path=t", fmt.Sprint(i)))
-			cw = append(cw, do("POST", "/toolsets/"+a.id+"/call", fmt.Sprintf(`{"name":"write_file","arguments":{"path":"/w/c","content":"%d"}}`, i)))
-			tr = append(tr, do("GET", "/tasks/"+task+"/content?path=f", ""))
-			cr = append(cr, do("POST", "/toolsets/"+a.id+"/call", `{"name":"read_file","arguments":{"path":"/w/f"}}`))
-		}
-		return float64(median(cw)) / float64(median(tw)), float64(median(cr)) / float64(median(tr))
-	}
-	var write, read float64
-	for range 3 {
-		if write, read = ratio(); write <= 1.3 && read <= 1.3 {
-			break
-		}
-	}
-	t.Logf("a tool call costs %.2f of a write and %.2f of a read", write, read)
-	if write > 1.3 || read > 1.3 {
-		t.Error("that is more than 1.3")
 	}
 }

@@ -2,6 +2,7 @@ package repo
 
 import (
 	"context"
+	"sort"
 	"time"
 
 	"umbra/gitstore/object"
@@ -59,8 +60,24 @@ func (h History) TaskRecordsFrom(ctx context.Context, task string, skip int) (re
 		return nil, 0, err
 	}
 	all = len(seqs)
-	seqs = seqs[min(skip, all):]
-	recs = make([]Record, 0, len(seqs))
+	recs, err = h.numbered(ctx, seqs[min(skip, all):])
+	return recs, all, err
+}
+
+// TaskRecordsAfter gives TaskRecords of commits after a number. It costs by those, and
+// not by how many the task has.
+func (h History) TaskRecordsAfter(ctx context.Context, task string, after uint64) ([]Record, error) {
+	seqs, err := h.r.Index.OfTask(ctx, task)
+	if err != nil {
+		return nil, err
+	}
+	first := sort.Search(len(seqs), func(i int) bool { return uint64(seqs[i]) > after })
+	return h.numbered(ctx, seqs[first:])
+}
+
+// numbered reads the records with ascending numbers.
+func (h History) numbered(ctx context.Context, seqs []uint32) ([]Record, error) {
+	recs := make([]Record, 0, len(seqs))
 	for i := 0; i < len(seqs); {
 		n := 1 // numbers that follow each other are read at once
 		for i+n < len(seqs) && seqs[i+n] == seqs[i]+uint32(n) {
@@ -69,7 +86,7 @@ func (h History) TaskRecordsFrom(ctx context.Context, task string, skip int) (re
 		if n == 1 {
 			rec, err := h.r.Index.At(uint64(seqs[i]))
 			if err != nil {
-				return nil, 0, err
+				return nil, err
 			}
 			recs = append(recs, rec)
 			i++
@@ -79,14 +96,14 @@ func (h History) TaskRecordsFrom(ctx context.Context, task string, skip int) (re
 			recs = append(recs, rec)
 			return nil
 		}); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		i += n
 	}
 	if len(recs) != len(seqs) { // the boundary moved meanwhile
-		return nil, 0, ErrDropped()
+		return nil, ErrDropped()
 	}
-	return recs, all, nil
+	return recs, nil
 }
 
 // TakeBacks returns the records of commits that undo entries of another task

@@ -241,12 +241,12 @@ func marked(ctx context.Context, w *workspace.Workspace, task, key string) (map[
 // eachReview calls fn with the commits of a task that accept or reject hunks, the
 // oldest first, after a number.
 func eachReview(ctx context.Context, w *workspace.Workspace, task string, after uint64, fn func(*gitstore.Commit) error) error {
-	recs, err := w.Store().TaskRecords(ctx, task)
+	recs, err := w.Store().TaskRecordsAfter(ctx, task, after)
 	if err != nil {
 		return err
 	}
 	for _, rec := range recs {
-		if rec.Seq <= after || rec.Source != message.Revert && rec.Entries > 0 {
+		if rec.Source != message.Revert && rec.Entries > 0 {
 			continue
 		}
 		c, err := w.Store().ReadCommit(ctx, rec.Commit)

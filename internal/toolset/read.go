@@ -31,7 +31,7 @@ func (r *run) readFile(a tool.Args) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	win := window{offset: a.Int("offset", 0), skip: a.Int("byte_offset", 0), limit: a.Int("limit", tool.DefaultLines), max: maxShown}
+	win := window{offset: a.Int("offset", 0), skip: a.Int("byte_offset", 0), limit: a.Int("limit", tool.DefaultLines), max: maxShown, size: f.Info.Size}
 	text, err := win.read(contextReader{r.ctx, f.File})
 	p := mount.Show(at.Path)
 	past, isPast := errors.AsType[*pastEnd](err)
@@ -103,6 +103,7 @@ type window struct {
 	skip   int64 // bytes of that line to leave out
 	limit  int64 // lines
 	max    int   // bytes
+	size   int64 // of the file as it was opened, in bytes; buffers go by it
 	ended  bool  // the text goes to the file's end: no remark was added
 }
 
@@ -120,7 +121,7 @@ func (*pastEnd) Error() string { return "toolset: past the end" }
 // to read on. Memory is bounded by the window. The text is checked as far as it
 // is read.
 func (w *window) read(src io.Reader) (string, error) {
-	in := bufio.NewReaderSize(src, 64<<10)
+	in := bufio.NewReaderSize(src, int(min(64<<10, max(4<<10, w.size+1))))
 	var check validator
 	if err := w.forward(in, &check); err != nil {
 		return "", err

@@ -13,6 +13,7 @@
 //	start      with many workspaces
 //	clone      clones over HTTP and replays of a long task
 //	sessions   small files read, large folders listed
+//	toolsets   calls of tools, next to the tasks dialect
 //	run        programs and scripts
 //	hooks      what an agent waits for before and after a tool
 //	calls      begin and end of a call, at the server
@@ -51,7 +52,7 @@ type Row struct {
 // All lists the rows of a scale, in the order of the document.
 func All(s measure.Scale) []Row {
 	return slices.Concat(writeRows(s), pacedRows(s), sustainedRows(s), syncsRows(s), growthRows(s), baselineRows(s),
-		diskRows(s), footprintRows(s), memoryRows(s), startRows(s), sessionRows(s), cloneRows(s), historyRows(s), blameRows(s), runRows(s), hookRows(s), callRows(s), execRows(s), forkRows(s), policyRows(s))
+		diskRows(s), footprintRows(s), memoryRows(s), startRows(s), sessionRows(s), cloneRows(s), historyRows(s), blameRows(s), toolsetRows(s), runRows(s), hookRows(s), callRows(s), execRows(s), forkRows(s), policyRows(s))
 }
 
 // Order compares keys of results ("row on disk") by the order of the document:
