@@ -153,7 +153,7 @@ func (p *purge) run(hold bool) (again bool, err error) {
 	if err := p.contents(); err != nil {
 		return false, err
 	}
-	if err := p.keptBy(); err != nil {
+	if err := p.keptBy(true); err != nil {
 		return false, err
 	}
 	p.req.Progress("looking at the directory", 0, 0)
@@ -202,7 +202,7 @@ func (p *purge) run(hold bool) (again bool, err error) {
 		return false, err
 	}
 	defer done()
-	if err := p.keptBy(); err != nil {
+	if err := p.keptBy(false); err != nil {
 		return false, err
 	}
 	if err := p.takeOut(); err != nil {
@@ -272,12 +272,13 @@ func (p *purge) had(name string, id object.ID) (bool, error) {
 	return line.Blobs[id], nil
 }
 
-// keptBy fails where a fork with a history of its own has some of what is to go.
-func (p *purge) keptBy() error {
+// keptBy fails where a fork with a history of its own has some of what is to go. Unless dry,
+// what nothing reaches in such forks is removed from them.
+func (p *purge) keptBy(dry bool) error {
 	if p.w.forks.keep == nil {
 		return nil
 	}
-	return p.w.forks.keep(p.ctx, slices.Collect(maps.Keys(p.blobs)), p.req.DryRun)
+	return p.w.forks.keep(p.ctx, slices.Collect(maps.Keys(p.blobs)), dry)
 }
 
 // contents settles what is to go.

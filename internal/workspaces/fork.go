@@ -569,34 +569,42 @@ func (m *Manager) setAlone(id string) error {
 
 // checkKept fails with errs.Conflict has_forks where a fork that Detach gave a history of
 // its own has one of these contents: a purge would leave it there. Packs of such forks and of
-// a fork's siblings, in which nothing reaches it, are rewritten: Detach links whole packs.
+// a fork's siblings, in which nothing reaches it, are rewritten once none of them refuses, but
+// not in a dry run: Detach links whole packs.
 func (m *Manager) checkKept(ctx context.Context, id string, blobs []object.ID, dry bool) error {
 	apart := func(id string) []Record {
 		alone := slices.DeleteFunc(m.Forks(id), func(r Record) bool { return r.Fork.Linked })
 		return append(alone, m.collect(keeping(id))...)
 	}
-	var ids []string
-	for _, r := range apart(id) {
-		has, err := m.keeps(ctx, r.ID, blobs, dry)
-		if err != nil {
-			return err
+	for _, only := range []bool{true, false} {
+		if !only && dry {
+			return nil
 		}
-		if has {
-			ids = append(ids, r.ID)
+		var ids []string
+		for _, r := range apart(id) {
+			has, err := m.keeps(ctx, r.ID, blobs, only)
+			if err != nil {
+				return err
+			}
+			if has {
+				ids = append(ids, r.ID)
+			}
+		}
+		if len(ids) > 0 {
+			return workspace.ErrHasForks("Forks with a history of their own have such contents. Purge those first.", ids)
 		}
 	}
-	if len(ids) > 0 {
-		return workspace.ErrHasForks("Forks with a history of their own have such contents. Purge those first.", ids)
+	r, _ := m.Record(id)
+	if r.Fork == nil {
+		return nil
 	}
-	if r, ok := m.Record(id); ok && r.Fork != nil && !dry {
-		for _, of := range append(slices.Clone(r.Fork.Shares), r.Fork.Of) {
-			for _, x := range apart(of) {
-				if x.ID == id {
-					continue
-				}
-				if _, err := m.keeps(ctx, x.ID, blobs, dry); err != nil { // what its history has is purged by itself
-					return err
-				}
+	for _, of := range append(slices.Clone(r.Fork.Shares), r.Fork.Of) {
+		for _, x := range apart(of) {
+			if x.ID == id {
+				continue
+			}
+			if _, err := m.keeps(ctx, x.ID, blobs, false); err != nil { // what its history has is purged by itself
+				return err
 			}
 		}
 	}

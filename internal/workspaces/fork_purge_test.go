@@ -101,6 +101,46 @@ func TestPurgeDryRunOfForks(t *testing.T) {
 	}
 }
 
+// A purge that is refused leaves related forks as they are too, whether a fork refuses it or a
+// file on disk.
+func TestPurgeRefusedOfForks(t *testing.T) {
+	secret := object.Hash(object.Blob, []byte("secret"))
+	for _, code := range []string{"has_forks", "purge_on_disk"} {
+		b := newBench(t, map[string]string{"b": "b"})
+		defer b.stop()
+		before := b.w.Store().Tip().Commit
+		b.ok(write("a", "secret"))
+		b.ok(write("a", "clean"))
+		var clean []*workspace.Workspace
+		for i := range 3 { // the one in the middle has it in its history
+			at := before
+			if i == 1 && code == "has_forks" {
+				at = object.Zero
+			}
+			made, err := b.m.ForkVirtual(t.Context(), b.w, ForkSpec{At: at}, []string{""})
+			must(t, err)
+			must(t, b.m.Detach(t.Context(), b.w.ID()))
+			fork, err := b.m.Get(t.Context(), made[0].ID)
+			must(t, err)
+			defer fork.Release()
+			if at == before {
+				clean = append(clean, fork)
+			}
+		}
+		if code == "purge_on_disk" {
+			b.ok(write("c", "secret"))
+		}
+		if err := b.purge(b.w.ID(), nil); errs.CodeOf(err) != code {
+			t.Fatalf("%v, not %s", err, code)
+		}
+		for _, fork := range clean {
+			if !fork.Store().HasBlob(secret) {
+				t.Errorf("%s: the refused purge removed the secret from %s", code, fork.ID())
+			}
+		}
+	}
+}
+
 // A fork that is made while a purge is under way keeps its history whole.
 func TestForkBesidePurge(t *testing.T) {
 	b := secretBench(t)
