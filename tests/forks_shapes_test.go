@@ -243,7 +243,8 @@ func TestForkMadeWhileDeleted(t *testing.T) {
 // A merge of a workspace of which retention dropped what is to be merged says so.
 func TestForkMergeOfDroppedHistory(t *testing.T) {
 	p := retained(t, atOnce)
-	middle := p.forks(t, "/workspaces/"+p.task(t).str("workspace_id"), map[string]any{"kind": "virtual"})[0]["id"].(string)
+	first := p.task(t).str("workspace_id")
+	middle := p.forks(t, "/workspaces/"+first, map[string]any{"kind": "virtual"})[0]["id"].(string)
 	made := p.forks(t, "/workspaces/"+middle, map[string]any{"kind": "virtual", "count": 2})
 	x, y := made[0]["id"].(string), made[1]["id"].(string)
 	p.post(t, "/tasks", map[string]any{"task_id": "x", "workspace": x, "goal": "try"}).want(t, 201)
@@ -262,6 +263,76 @@ func TestForkMergeOfDroppedHistory(t *testing.T) {
 	})
 	p.post(t, "/workspaces/"+x+"/merge", map[string]any{"into": y}).fails(t, 410, "history_dropped")
 	p.post(t, "/workspaces/"+y+"/merge", map[string]any{"into": x}).want(t, 200)
+	for from, into := range map[string]string{x: first, first: x} { // what they share was dropped
+		p.post(t, "/workspaces/"+from+"/merge", map[string]any{"into": into}).fails(t, 410, "history_dropped")
+	}
+}
+
+// Where retention dropped what the target made of a fork's commits, a merge that would bring
+// them again is done only with the plan of a dry run, which says so.
+func TestForkMergeIntoDroppedHistory(t *testing.T) {
+	p := retained(t, atOnce)
+	middle := p.forks(t, "/workspaces/"+p.task(t).str("workspace_id"), map[string]any{"kind": "virtual"})[0]["id"].(string)
+	made := p.forks(t, "/workspaces/"+middle, map[string]any{"kind": "virtual", "count": 2})
+	x, y := made[0]["id"].(string), made[1]["id"].(string)
+	for task, ws := range map[string]string{"x": x, "y": y} {
+		p.post(t, "/tasks", map[string]any{"task_id": task, "workspace": ws, "goal": "try"}).want(t, 201)
+	}
+	p.call(t, "PUT", "/tasks/y/content?path=new", []byte("of the fork\n")).want(t, 201)
+	body := map[string]any{"into": x}
+	if got := p.merge(t, y, body); got.Merged != 1 || got.History_Dropped {
+		t.Fatalf("%+v", got)
+	}
+	p.call(t, "PUT", "/tasks/x/content?path=new", []byte("of the target\n")).want(t, 200)
+	p.call(t, "PUT", "/tasks/x/content?path=late", []byte("late\n")).want(t, 201)
+	p.call(t, "PATCH", "/tasks/x", map[string]any{"status": "completed"}).want(t, 200)
+	plan := p.merge(t, y, map[string]any{"into": x, "dry_run": true}).Plan
+	p.call(t, "DELETE", "/workspaces/"+middle+"?force=true", nil).want(t, 204)
+	eventually(t, func() bool {
+		for _, w := range p.gc(t, "--now").Workspaces {
+			if w.Workspace == x && w.Boundary != nil {
+				return true
+			}
+		}
+		return false
+	})
+	head := func() any { return p.call(t, "GET", "/workspaces/"+x, nil).want(t, 200).obj(t)["head"] }
+	before := head()
+	dry := p.merge(t, y, map[string]any{"into": x, "dry_run": true})
+	if !dry.History_Dropped || len(dry.Conflicts) != 1 {
+		t.Errorf("the dry run reports %+v", dry)
+	}
+	for _, how := range []map[string]any{{}, {"task_id": "z"}, {"on_conflict": "skip"}, {"as": "squash"}} {
+		if how["task_id"] != nil {
+			p.post(t, "/tasks", map[string]any{"task_id": "z", "workspace": x, "goal": "merge"}).want(t, 201)
+		}
+		how["into"] = x
+		p.post(t, "/workspaces/"+y+"/merge", how).fails(t, 410, "history_dropped")
+	}
+	p.post(t, "/workspaces/"+y+"/merge", map[string]any{"into": x, "plan": plan}).fails(t, 409, "plan_stale")
+	if now := head(); now != before {
+		t.Errorf("the refused merges moved the target from %v to %v", before, now)
+	}
+	status, out, errOut := harness.Run(t, nil, "merge", y, "--into", x, "--data-dir", p.DataDir)
+	if status == 0 || !strings.Contains(errOut, "dry run") {
+		t.Errorf("umbra merge: status %d\n%s\n%s", status, out, errOut)
+	}
+	p.call(t, "PUT", "/tasks/y/content?path=more", []byte("more\n")).want(t, 201)
+	skip := []string{"merge", y, "--into", x, "--on-conflict", "skip", "--data-dir", p.DataDir}
+	_, out, errOut = harness.Run(t, nil, append(skip, "--dry-run")...)
+	_, token, _ := strings.Cut(out, "\nplan: ")
+	token, _, _ = strings.Cut(token, "\n")
+	if !strings.Contains(out, "retention dropped commits") {
+		t.Errorf("the dry run prints\n%s\n%s", out, errOut)
+	}
+	if status, out, errOut = harness.Run(t, nil, append(skip, "--plan", token)...); status != 0 {
+		t.Errorf("with its plan: status %d\n%s\n%s", status, out, errOut)
+	}
+	for path, want := range map[string]string{"new": "of the target\n", "more": "more\n"} {
+		if got := string(p.call(t, "GET", "/tasks/x/content?path="+path, nil).want(t, 200).Body); got != want {
+			t.Errorf("%s has %q, not %q", path, got, want)
+		}
+	}
 }
 
 // A merge that the target's quota ends in the middle is taken back whole; what takes no room is

@@ -212,6 +212,8 @@ type mergeAnswer struct {
 	Plan     string
 	Reverted int
 	Task_ID  string
+
+	History_Dropped bool
 }
 
 func (p *project) merge(t *testing.T, fork string, body map[string]any) (m mergeAnswer) {

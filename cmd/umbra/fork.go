@@ -247,8 +247,10 @@ func mergeCommand() *cobra.Command {
 		Long: `Merge a fork into the workspace that it was made from: what that lacks, each commit
 with its author. A conflict changes nothing and is listed with who made both sides
 (exit status 1); --on-conflict skip leaves such paths out. One revert takes the merge
-back; a later merge with --again brings that too. The fork is named by its id, its
-directory, or its name among the forks of this directory's workspace.`,
+back; a later merge with --again brings that too. Where retention dropped commits of the
+target since the fork, what was merged before is unknown: check a --dry-run, and merge
+with its --plan. The fork is named by its id, its directory, or its name among the forks
+of this directory's workspace.`,
 		Example: `  umbra merge attempt-1-5a2f --dry-run
   umbra merge attempt-1-5a2f --subtask tests`,
 		Args: cli.Args(1, 1),

@@ -169,7 +169,7 @@ func (d *Dialect) merging(c *gin.Context, do func(*workspace.Workspace, *mergeBo
 			commits[i] = id.String()
 		}
 		httpapi.JSON(c, http.StatusOK, map[string]any{"commits": commits, "merged": res.Merged, "skipped": pathsOf(res.Skipped), "conflicts": conflictsOf(res.Conflicts),
-			"files": mergedFiles(res.Files), "plan": res.Plan, "reverted": res.Reverted, "dry_run": req.DryRun, "task_id": wire.Text(taskID)})
+			"files": mergedFiles(res.Files), "plan": res.Plan, "reverted": res.Reverted, "history_dropped": res.Dropped, "dry_run": req.DryRun, "task_id": wire.Text(taskID)})
 		return nil
 	})
 }

@@ -144,13 +144,14 @@ func (s *Service) merge(ctx context.Context, from, into *workspace.Workspace, se
 	look := req
 	look.DryRun = true
 	res, err := merge.Do(ctx, a, b, look)
-	if err != nil || req.DryRun || len(res.Files) == 0 && len(res.Conflicts) == 0 && res.Merged == 0 {
+	if err != nil || req.DryRun || res.Empty() {
 		return res, "", err
 	}
-	if len(res.Files) == 0 && req.Plan == "" {
+	refused := res.Unplanned(req)
+	if len(res.Files) == 0 && req.Plan == "" && !refused {
 		req.Plan = res.Plan
 	}
-	if len(res.Conflicts) > 0 && req.OnConflict != merge.Skip || req.Plan != "" && req.Plan != res.Plan || len(res.Files) == 0 {
+	if refused || len(res.Conflicts) > 0 && req.OnConflict != merge.Skip || req.Plan != "" && req.Plan != res.Plan || len(res.Files) == 0 {
 		res, err = merge.Do(ctx, a, b, req) // which is refused, or changes no file, and needs no task
 		return res, "", err
 	}

@@ -103,7 +103,17 @@ type Result struct {
 	// Reverted counts the commits of the source that were merged before, and of which a
 	// revert took something back: without Request.Again that is left out.
 	Reverted int
+	// Dropped reports that retention dropped commits of the target since the common history:
+	// the merge may bring again what they were made from.
+	Dropped bool
 }
+
+// Empty reports whether a merge does, and records, nothing.
+func (r *Result) Empty() bool { return len(r.Files) == 0 && len(r.Conflicts) == 0 && r.Merged == 0 }
+
+// Unplanned reports whether a request is refused since it has no plan of a dry run: errs.Gone
+// "history_dropped".
+func (r *Result) Unplanned(req Request) bool { return r.Dropped && req.Plan == "" && !r.Empty() }
 
 // The trailers of a commit that a merge made: the workspace and commit that it was
 // made from, one for each, and for one of which only some paths were merged those.
@@ -199,7 +209,8 @@ func sharedUntil(ctx context.Context, a, b *gitstore.Store) (uint64, error) {
 // Do merges what from has and into lacks. Writers of into wait meanwhile; what its
 // disk holds otherwise than history is to be recorded before.
 //
-// Unprocessable "unrelated"; Gone "history_dropped"; Conflict "merge_conflict" with the field "conflicts",
+// Unprocessable "unrelated"; Gone "history_dropped", also without the plan of a dry run where
+// the target's history does not show what was merged before; Conflict "merge_conflict" with the field "conflicts",
 // "plan_stale"; the errors of workspace.Apply.
 func Do(ctx context.Context, from, into Side, req Request) (*Result, error) {
 	since, ok := base(from, into)
@@ -208,6 +219,9 @@ func Do(ctx context.Context, from, into Side, req Request) (*Result, error) {
 		if since, err = sharedUntil(ctx, from.W.Store(), into.W.Store()); err != nil {
 			return nil, err
 		}
+	}
+	if a, b := from.W.Store().Boundary(), into.W.Store().Boundary(); !ok && since == 0 && related(from, into) && !(a.Whole() && b.Whole()) {
+		return nil, errs.New(errs.Gone, "history_dropped", "Retention dropped the commits that %s and %s share.", from.W.ID(), into.W.ID())
 	}
 	if !ok && since == 0 {
 		return nil, errs.New(errs.Unprocessable, "unrelated", "The workspaces share no history.").With("field", "into")
@@ -235,6 +249,7 @@ func Do(ctx context.Context, from, into Side, req Request) (*Result, error) {
 	if err := m.plan(); err != nil {
 		return nil, err
 	}
+	m.dropped = into.W.Store().Boundary().Seq > since // after all of it was read
 	res := m.result()
 	blocked := len(m.conflicts) > 0 && req.OnConflict != Skip
 	if !blocked {
@@ -247,6 +262,9 @@ func Do(ctx context.Context, from, into Side, req Request) (*Result, error) {
 		return res, nil
 	case req.Plan != "" && req.Plan != res.Plan:
 		return nil, errStale()
+	case res.Unplanned(req):
+		return nil, errs.New(errs.Gone, "history_dropped",
+			"Retention dropped commits of %s since the fork: what was merged before may be merged again. Check a dry run, then merge with its plan.", into.W.ID())
 	case blocked:
 		return res, errs.New(errs.Conflict, "merge_conflict", "%d of the paths cannot be merged; nothing was changed.", len(m.conflicts))
 	}
@@ -281,6 +299,7 @@ type merger struct {
 	conflicts []Conflict
 	skipped   map[string]bool
 	reverted  int
+	dropped   bool // Result.Dropped
 
 	brought map[uint64]bool   // commits of into that are made from ones of from
 	names   map[string]string // that files of from have in into by the plan, where they differ
@@ -620,9 +639,12 @@ func (m *merger) touched() []wspath.Path {
 
 // result reports what the plan does.
 func (m *merger) result() *Result {
-	res := &Result{Reverted: m.reverted, Commits: []object.ID{}, Conflicts: m.conflicts, Files: []File{}, Skipped: []string{}}
+	res := &Result{Reverted: m.reverted, Dropped: m.dropped, Commits: []object.ID{}, Conflicts: m.conflicts, Files: []File{}, Skipped: []string{}}
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %s %q %q\n", m.from.ID(), m.into.ID(), m.req.As, m.req.OnConflict)
+	if m.dropped {
+		fmt.Fprintln(h, "dropped")
+	}
 	first := map[string]version{}
 	last := map[string]version{}
 	for _, s := range m.steps {

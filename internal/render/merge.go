@@ -9,6 +9,8 @@ type Merge struct {
 	Commits   []string `json:"commits"`
 	Merged    int      `json:"merged"`
 	Reverted  int      `json:"reverted"`
+	Dropped   bool     `json:"history_dropped"`
+	Plan      string   `json:"plan"`
 	TaskID    *string  `json:"task_id"`
 	Conflicts []struct {
 		Path, Here, Reason string
@@ -40,6 +42,9 @@ func (m *Merge) Write(o *term.Output, dry bool) {
 			}
 		}
 		o.Printf("\n")
+	}
+	if m.Dropped && dry {
+		o.Printf("retention dropped commits of the target since the fork: what was merged before may be listed again\nplan: %s\n", m.Plan)
 	}
 	switch {
 	case dry:

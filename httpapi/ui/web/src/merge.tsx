@@ -316,6 +316,9 @@ function Merge(p: { fork: Workspace; others: Workspace[]; verb: "merge" | "rebas
                 </label>
               </fieldset>
             )}
+            {plan?.history_dropped && !nothing && (
+              <p class="notice">Old commits of {to_} were dropped since the fork, so what was merged before may be listed again. Check the plan before you merge.</p>
+            )}
             {plan && plan.conflicts.length > 0 && (
               <ul class="conflicts" aria-label="Conflicts">
                 {plan.conflicts.slice(0, 200).map((c) => (

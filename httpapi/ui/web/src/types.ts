@@ -81,6 +81,7 @@ export interface MergeAnswer {
   files: { path: string; path_encoding?: string; action: "created" | "modified" | "deleted" }[];
   plan: string;
   reverted: number;
+  history_dropped: boolean;
   task_id: string | null;
 }
 
