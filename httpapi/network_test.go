@@ -287,38 +287,40 @@ func TestAStopWaitsForNobodyTooLong(t *testing.T) {
 			}
 		}},
 	}
-	synctest.Test(t, func(t *testing.T) {
-		begun = make(chan struct{}, 3)
-		s := newServer(t, Options{}, routes...)
-		p := newPipes()
-		go s.Serve(p)
-		trickle, program, stuck := p.dial(), p.dial(), p.dial()
-		fmt.Fprint(trickle, "PUT /trickle HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999\r\n\r\n")
-		<-begun
-		fmt.Fprint(program, "GET /program HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		<-begun
-		fmt.Fprint(stuck, "GET /endless HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		<-begun
-		start := time.Now()
-		stopped := make(chan bool)
-		go func() { stopped <- s.Stop() }()
-		go func() {
-			for range 90 {
-				<-time.After(100 * time.Millisecond)
-				if _, err := fmt.Fprint(trickle, "x"); err != nil {
-					return
+	for _, end := range []time.Duration{stopEnd, 4 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			begun = make(chan struct{}, 3)
+			s := newServer(t, Options{}, routes...)
+			p := newPipes()
+			go s.Serve(p)
+			trickle, program, stuck := p.dial(), p.dial(), p.dial()
+			fmt.Fprint(trickle, "PUT /trickle HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999\r\n\r\n")
+			<-begun
+			fmt.Fprint(program, "GET /program HTTP/1.1\r\nHost: localhost\r\n\r\n")
+			<-begun
+			fmt.Fprint(stuck, "GET /endless HTTP/1.1\r\nHost: localhost\r\n\r\n")
+			<-begun
+			start := time.Now()
+			stopped := make(chan bool)
+			go func() { stopped <- s.StopWithin(end) }()
+			go func() {
+				for range 90 {
+					<-time.After(100 * time.Millisecond)
+					if _, err := fmt.Fprint(trickle, "x"); err != nil {
+						return
+					}
+				}
+			}()
+			for name, conn := range map[string]net.Conn{"trickle": trickle, "program": program} {
+				if res, body := readAnswer(t, conn); res.StatusCode != 503 || !strings.Contains(body, `"stopping"`) {
+					t.Error(name, res.StatusCode, body)
 				}
 			}
-		}()
-		for name, conn := range map[string]net.Conn{"trickle": trickle, "program": program} {
-			if res, body := readAnswer(t, conn); res.StatusCode != 503 || !strings.Contains(body, `"stopping"`) {
-				t.Error(name, res.StatusCode, body)
+			if clean := <-stopped; !clean || time.Since(start) > end {
+				t.Error(clean, time.Since(start))
 			}
-		}
-		if clean := <-stopped; !clean || time.Since(start) > stopEnd {
-			t.Error(clean, time.Since(start))
-		}
-	})
+		})
+	}
 }
 
 func TestStreams(t *testing.T) {

@@ -20,15 +20,15 @@ import (
 	"umbra/internal/telemetry"
 )
 
-// How a stop goes by, from its beginning: what still runs at stopPatience gets
-// its context cancelled and its body cut off, what still runs at stopCut loses
-// its connection, and what has not ended at stopEnd is left alone. The rest of
-// the ten seconds is for closing what lies below.
+// How a stop goes by: what still runs stopPatience before its end gets its context
+// canceled and its body cut off, what still runs stopCut before it loses its connection,
+// and what has not ended then is left alone. The rest of the ten seconds is for closing
+// what lies below.
 const (
-	stopFresh    = 500 * time.Millisecond // for a connection without a request
-	stopPatience = 8 * time.Second
-	stopCut      = 8500 * time.Millisecond
-	stopEnd      = 9 * time.Second
+	stopFresh    = 500 * time.Millisecond // from the beginning, for a connection without a request
+	stopPatience = time.Second
+	stopCut      = 500 * time.Millisecond
+	stopEnd      = 9 * time.Second // where the caller says nothing else
 )
 
 // maxHead bounds a request's head: a path of 4096 bytes, percent-encoded, and
@@ -218,15 +218,18 @@ func (s *Server) closeFresh() {
 }
 
 // Stop ends the server: no new connections, streams end at once, accepted
-// requests are finished, and within stopEnd all is over. It reports whether
+// requests are finished, and within nine seconds all is over. It reports whether
 // every handler has returned.
-func (s *Server) Stop() (clean bool) {
+func (s *Server) Stop() (clean bool) { return s.StopWithin(stopEnd) }
+
+// StopWithin is like Stop, for a caller that has another time left.
+func (s *Server) StopWithin(end time.Duration) (clean bool) {
 	s.stopStreams()
 	timers := []*time.Timer{
 		time.AfterFunc(stopFresh, s.closeFresh),
-		time.AfterFunc(stopPatience, func() { s.stopPatience(stoppingProblem()) }),
+		time.AfterFunc(end-stopPatience, func() { s.stopPatience(stoppingProblem()) }),
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), stopCut)
+	ctx, cancel := context.WithTimeout(context.Background(), end-stopCut)
 	defer cancel()
 	start := time.Now()
 	if err := s.http.Shutdown(ctx); err != nil {
@@ -238,7 +241,7 @@ func (s *Server) Stop() (clean bool) {
 	select {
 	case <-s.running.idle():
 		clean = true
-	case <-time.After(stopEnd - time.Since(start)):
+	case <-time.After(end - time.Since(start)):
 	}
 	s.stopPatience(stoppingProblem())
 	return clean

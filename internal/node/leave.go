@@ -55,19 +55,32 @@ func (n *Node) Leave(ctx context.Context) (left []string) {
 	return n.local.Held()
 }
 
+// releaseAll releases all workspaces. Those that hang when ctx ends go on by themselves.
 func (n *Node) releaseAll(ctx context.Context) {
 	slots := make(chan struct{}, leavers)
-	var wg sync.WaitGroup
-	for _, ws := range n.local.Held() {
-		slots <- struct{}{}
-		wg.Go(func() {
+	list := n.local.Held()
+	released := make(chan struct{}, len(list))
+	for _, ws := range list {
+		go func() {
+			defer func() { released <- struct{}{} }()
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
 			defer func() { <-slots }()
 			if err := n.local.Yield(ctx, ws, true); err != nil {
 				n.opt.Log.Warn("a workspace was not released", "workspace", ws, "error", err)
 			}
-		})
+		}()
 	}
-	wg.Wait()
+	for range list {
+		select {
+		case <-released:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func (n *Node) setLeaving(leaving bool) {

@@ -103,9 +103,13 @@ func (m *member) leave(log *slog.Logger) {
 	if m == nil {
 		return
 	}
-	m.Node.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 	defer cancel()
+	working, stop := context.WithTimeout(ctx, closePatience/2)
+	defer stop()
+	if err := bounded(working, func() error { m.Node.Close(); return nil }); err != nil {
+		log.Warn("the node's own work did not end in time", "error", err)
+	}
 	if err := m.life.Close(ctx); err != nil {
 		log.Warn("the cluster was not left in order: its lease has to end", "error", err)
 	}

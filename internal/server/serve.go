@@ -31,22 +31,52 @@ import (
 // the server, after httpapi.Server.Stop.
 const closePatience = 900 * time.Millisecond
 
-// stopPatience is how long a stop takes at most, but for what a cluster's node does first.
+// stopPatience is how long a stop takes at most. Its parts have deadlines that are counted
+// from its beginning: what one does not need, those after it have.
 const stopPatience = 10*time.Second - logPatience
 
-// closeUntil is when what lies below the server must be closed, in a stop that began then: a
-// stop that took little so far has its ten seconds, on a machine where syncs are slow too.
-func closeUntil(began, now time.Time) time.Time {
-	until := began.Add(stopPatience)
-	if least := now.Add(closePatience); until.Before(least) {
+// stopTimes are the deadlines of a stop.
+type stopTimes struct {
+	left     time.Time // a node of a cluster has handed its workspaces over
+	requests time.Time // those that were accepted have ended
+	closed   time.Time // what lies below the server is closed
+}
+
+// stopFrom returns the deadlines of a stop that begins now. A node leaves its cluster after
+// all is closed, which may take closePatience.
+func stopFrom(now time.Time, node bool) (t stopTimes) {
+	t.left, t.closed = now.Add(leavePatience), now.Add(stopPatience)
+	if node {
+		t.closed = t.closed.Add(-closePatience)
+	}
+	t.requests = t.closed.Add(-closePatience)
+	return t
+}
+
+// closeUntil is when what lies below the server must be closed: a stop that took little so
+// far has its ten seconds, on a machine where syncs are slow too.
+func (t stopTimes) closeUntil(now time.Time) time.Time {
+	if least := now.Add(closePatience); t.closed.Before(least) {
 		return least
 	}
-	return until
+	return t.closed
 }
 
 // leavePatience is how long a node of a cluster has for handing its workspaces over
 // while it still serves.
 const leavePatience = 3 * time.Second
+
+// bounded runs f, and returns an error when ctx ends before it has: f goes on by itself.
+func bounded(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
 
 // sayPatience is for how long a node that has left waits for others to know.
 const sayPatience = 300 * time.Millisecond
@@ -178,14 +208,14 @@ func Serve(ctx context.Context, cfg config.Config, o Options, stdout, stderr io.
 	case err = <-served:
 		log.Error("the listener failed", "error", err)
 	}
-	began := time.Now()
+	times := stopFrom(time.Now(), deps.node != nil)
 	// A second signal ends the program at once, as the system does it.
 	stopSignals()
 	if err := dir.Announce(""); err != nil {
 		log.Warn("the lock file could not be written", "error", err)
 	}
 	if deps.node != nil {
-		leaving, cancel := context.WithTimeout(context.Background(), leavePatience)
+		leaving, cancel := context.WithDeadline(context.Background(), times.left)
 		if left := deps.node.Leave(leaving); len(left) > 0 {
 			log.Warn("some workspaces were not released in time", "workspaces", len(left))
 		}
@@ -194,12 +224,18 @@ func Serve(ctx context.Context, cfg config.Config, o Options, stdout, stderr io.
 		deps.sayLeft(saying)
 		cancel()
 	}
-	if !deps.Server.Stop() {
+	if !deps.Server.StopWithin(time.Until(times.requests)) {
 		log.Warn("some requests did not end in time")
 	}
-	closing, cancel := context.WithDeadline(context.Background(), closeUntil(began, time.Now()))
+	closing, cancel := context.WithDeadline(context.Background(), times.closeUntil(time.Now()))
 	defer cancel()
-	err = errors.Join(err, deps.Close(closing))
+	if deps.node == nil {
+		err = errors.Join(err, deps.Close(closing))
+	} else if failed := bounded(closing, func() error { return deps.Close(closing) }); errors.Is(failed, context.DeadlineExceeded) {
+		log.Warn("the server was not closed in time", "error", failed) // others have its workspaces once it has left
+	} else {
+		err = errors.Join(err, failed)
+	}
 	log.Info("stopped")
 	return err
 }

@@ -1,7 +1,10 @@
 package server
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -12,8 +15,35 @@ func TestCloseUntil(t *testing.T) {
 	for _, c := range []struct{ took, want time.Duration }{
 		{0, stopPatience}, {8 * time.Second, stopPatience}, {9500 * time.Millisecond, 9500*time.Millisecond + closePatience}, {time.Minute, time.Minute + closePatience},
 	} {
-		if got := closeUntil(began, began.Add(c.took)).Sub(began); got != c.want {
+		if got := stopFrom(began, false).closeUntil(began.Add(c.took)).Sub(began); got != c.want {
 			t.Errorf("after %v: %v, not %v", c.took, got, c.want)
 		}
 	}
+}
+
+// TestStopOfANode: the parts of a node's stop share its ten seconds, also where each of
+// them hangs.
+func TestStopOfANode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		defer close(hang)
+		began := time.Now()
+		times := stopFrom(began, true)
+		for name, until := range map[string]time.Time{"left": times.left.Add(sayPatience), "requests": times.requests} {
+			if until.After(times.requests) || times.requests.Sub(began) < 8*time.Second {
+				t.Errorf("%s: after %v, requests have %v", name, until.Sub(began), times.requests.Sub(began))
+			}
+		}
+		<-time.After(time.Until(times.requests))
+		for range 2 { // what is closed, and the node itself
+			ctx, cancel := context.WithDeadline(t.Context(), times.closeUntil(time.Now()))
+			if err := bounded(ctx, func() error { <-hang; return nil }); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			cancel()
+		}
+		if took := time.Since(began); took > stopPatience {
+			t.Errorf("a stop took %v", took)
+		}
+	})
 }
