@@ -83,7 +83,7 @@ func Copy(from, to *state.DB, workspace string) error {
 					fresh[r.ID] = r
 				}
 			}
-			return shared.write(tx, fresh, nil, nil)
+			return shared.write(tx, batch{calls: fresh})
 		})
 		if err != nil {
 			return err
@@ -106,6 +106,6 @@ func Copy(from, to *state.DB, workspace string) error {
 				return err
 			}
 		}
-		return shared.write(tx, nil, missing, seen)
+		return shared.write(tx, batch{sessions: missing, seen: seen})
 	})
 }

@@ -89,12 +89,43 @@ type keeper struct {
 	mu       sync.Mutex
 	log      vfs.File
 	size     int64
-	fresh    map[string]Record // not in the database yet
-	sessions map[string]session
-	seen     map[string]sighting
+	fresh    batch // not in the database yet
+	moving   batch // on its way there: older than fresh
 	timer    *time.Timer
 	closed   bool
 	flushing sync.Mutex
+}
+
+// batch is what lines of the log come to: calls by id, sessions by key, workspaces.
+type batch struct {
+	calls    map[string]Record
+	sessions map[string]session
+	seen     map[string]sighting
+}
+
+func newBatch() batch {
+	return batch{map[string]Record{}, map[string]session{}, map[string]sighting{}}
+}
+
+func (b batch) size() int { return len(b.calls) + len(b.sessions) + len(b.seen) }
+
+// take applies a line.
+func (b batch) take(l line) {
+	switch {
+	case l.Call != nil:
+		b.calls[l.Call.ID] = *l.Call
+	case l.Session != nil:
+		b.sessions[l.Key] = *l.Session
+	case l.At != nil:
+		b.seen[l.Seen] = *l.At
+	}
+}
+
+// merge applies what is newer.
+func (b batch) merge(newer batch) {
+	maps.Copy(b.calls, newer.calls)
+	maps.Copy(b.sessions, newer.sessions)
+	maps.Copy(b.seen, newer.seen)
 }
 
 // line is one line of the log: one thing that is new.
@@ -108,17 +139,23 @@ type line struct {
 
 // openKeeper takes up what the log still has. A line that was cut off ends it.
 func openKeeper(db *state.DB, files vfs.FS, name string, warn func(error)) (*keeper, error) {
-	k := &keeper{db: db, fs: files, name: name, warn: warn, fresh: map[string]Record{}, sessions: map[string]session{}, seen: map[string]sighting{}}
+	k := &keeper{db: db, fs: files, name: name, warn: warn, fresh: newBatch()}
 	if db.Shared() {
 		k.fs = nil
 		return k, nil
 	}
-	if err := k.load(); err != nil {
+	made, err := k.load()
+	if err != nil {
 		return nil, err
 	}
-	var err error
 	if k.log, err = files.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, err
+	}
+	if !made {
+		if err := files.SyncDir("."); err != nil {
+			k.log.Close()
+			return nil, err
+		}
 	}
 	if err := k.index(); err != nil {
 		k.log.Close()
@@ -131,42 +168,31 @@ func openKeeper(db *state.DB, files vfs.FS, name string, warn func(error)) (*kee
 	return k, nil
 }
 
-func (k *keeper) load() error {
+// load reads the log; made is false where there is none yet.
+func (k *keeper) load() (made bool, err error) {
 	f, err := k.fs.OpenFile(k.name, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer f.Close()
 	r := bufio.NewReader(f)
 	for {
 		text, err := r.ReadString('\n')
 		if err != nil {
-			return nil // the end, or a line that was cut off
+			return true, nil // the end, or a line that was cut off
 		}
 		sum, body, _ := strings.Cut(strings.TrimSuffix(text, "\n"), " ")
 		if want, err := strconv.ParseUint(sum, 16, 32); err != nil || uint32(want) != crc32.ChecksumIEEE([]byte(body)) {
-			return nil
+			return true, nil
 		}
 		var l line
 		if json.Unmarshal([]byte(body), &l) != nil {
-			return nil
+			return true, nil
 		}
-		k.take(l)
-	}
-}
-
-// take applies a line of the log. mu is held, or nothing else runs yet.
-func (k *keeper) take(l line) {
-	switch {
-	case l.Call != nil:
-		k.fresh[l.Call.ID] = *l.Call
-	case l.Session != nil:
-		k.sessions[l.Key] = *l.Session
-	case l.At != nil:
-		k.seen[l.Seen] = *l.At
+		k.fresh.take(l)
 	}
 }
 
@@ -193,7 +219,7 @@ func (k *keeper) put(lines ...line) error {
 	}
 	k.size += int64(len(b))
 	for _, l := range lines {
-		k.take(l)
+		k.fresh.take(l)
 	}
 	if k.timer == nil {
 		k.timer = time.AfterFunc(flushAfter, func() {
@@ -206,29 +232,51 @@ func (k *keeper) put(lines ...line) error {
 }
 
 func (k *keeper) putShared(lines []line) error {
-	now := &keeper{fresh: map[string]Record{}, sessions: map[string]session{}, seen: map[string]sighting{}}
+	now := newBatch()
 	for _, l := range lines {
 		now.take(l)
 	}
-	return k.db.Update(func(tx *state.Tx) error { return k.write(tx, now.fresh, now.sessions, now.seen) })
+	return k.db.Update(func(tx *state.Tx) error { return k.write(tx, now) })
 }
 
 // sync makes durable what is known of a call.
 func (k *keeper) sync(id string) error {
-	k.mu.Lock()
-	_, fresh := k.fresh[id]
-	k.mu.Unlock()
-	if k.fs == nil || !fresh {
-		return nil // it is in the database
+	for k.fs != nil {
+		k.mu.Lock()
+		_, fresh := either(k.fresh.calls, k.moving.calls, id)
+		log := k.log
+		k.mu.Unlock()
+		if !fresh {
+			break // it is in the database
+		}
+		err := log.Sync()
+		k.mu.Lock()
+		same := log == k.log
+		k.mu.Unlock()
+		if same {
+			return err
+		}
 	}
-	return k.log.Sync()
+	return nil
+}
+
+// either returns the value of a key from the first of two maps that has it.
+func either[V any](first, second map[string]V, key string) (v V, ok bool) {
+	if v, ok = first[key]; !ok {
+		v, ok = second[key]
+	}
+	return v, ok
 }
 
 // flushAfter is how long records are in the log alone.
 const flushAfter = time.Second
 
-// flush moves what is fresh into the database, and empties the log if nothing
-// came meanwhile.
+// maxLog is from which size of the log, in bytes, what is in the database leaves it
+// while calls come without a pause.
+const maxLog = 1 << 20
+
+// flush moves what is fresh into the database, and out of the log if nothing came
+// meanwhile or the log is long. What came meanwhile is the next one's.
 func (k *keeper) flush() error {
 	if k.fs == nil {
 		return nil
@@ -241,36 +289,60 @@ func (k *keeper) flush() error {
 		k.timer = nil
 	}
 	size := k.size
-	fresh, sessions, seen := clone(k.fresh), clone(k.sessions), clone(k.seen)
+	k.moving, k.fresh = k.fresh, newBatch()
 	k.mu.Unlock()
-	if len(fresh)+len(sessions)+len(seen) > 0 {
-		if err := k.db.Update(func(tx *state.Tx) error { return k.write(tx, fresh, sessions, seen) }); err != nil {
-			return err
-		}
+	var err error
+	if k.moving.size() > 0 {
+		err = k.db.Update(func(tx *state.Tx) error { return k.write(tx, k.moving) })
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.size != size {
-		return nil // the next one takes all again
-	}
-	if err := k.log.Truncate(0); err != nil {
+	if err != nil {
+		k.moving.merge(k.fresh)
+		k.fresh, k.moving = k.moving, batch{}
 		return err
 	}
-	k.size = 0
-	clear(k.fresh)
-	clear(k.sessions)
-	clear(k.seen)
-	return nil
+	k.moving = batch{}
+	switch {
+	case k.size == size:
+		err = k.log.Truncate(0)
+		if err == nil {
+			k.size = 0
+		}
+	case size >= maxLog:
+		err = k.trim(size)
+	}
+	return err
 }
 
-func clone[K comparable, V any](m map[K]V) map[K]V {
-	out := make(map[K]V, len(m))
-	maps.Copy(out, m)
-	return out
+// trim has the log begin with what was at an offset. A log that is durable stays so.
+// mu is held.
+func (k *keeper) trim(offset int64) error {
+	rest := make([]byte, k.size-offset)
+	if _, err := k.log.ReadAt(rest, offset); err != nil {
+		return err
+	}
+	name := k.name + ".new"
+	f, err := k.fs.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err = f.WriteAt(rest, 0); err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = k.fs.Rename(name, k.name)
+	}
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	old := k.log
+	k.log, k.size = f, int64(len(rest))
+	return errors.Join(k.fs.SyncDir("."), old.Close())
 }
 
-func (k *keeper) write(tx *state.Tx, fresh map[string]Record, sessions map[string]session, seen map[string]sighting) error {
-	for id, r := range fresh {
+func (k *keeper) write(tx *state.Tx, b batch) error {
+	for id, r := range b.calls {
 		if err := tx.Put(bucket, id, r); err != nil {
 			return err
 		}
@@ -287,12 +359,12 @@ func (k *keeper) write(tx *state.Tx, fresh map[string]Record, sessions map[strin
 			return err
 		}
 	}
-	for key, s := range sessions {
+	for key, s := range b.sessions {
 		if err := tx.Put(bucketSessions, key, s); err != nil {
 			return err
 		}
 	}
-	for ws, at := range seen {
+	for ws, at := range b.seen {
 		if err := tx.Put(bucketSeen, ws, at); err != nil {
 			return err
 		}
@@ -374,7 +446,7 @@ func (k *keeper) newest() (order uint64, err error) {
 // get returns a call's record.
 func (k *keeper) get(id string) (r Record, ok bool, err error) {
 	k.mu.Lock()
-	r, ok = k.fresh[id]
+	r, ok = either(k.fresh.calls, k.moving.calls, id)
 	k.mu.Unlock()
 	if ok {
 		return r, true, nil
@@ -434,7 +506,7 @@ func (k *keeper) current(within time.Duration, now time.Time) (out []Record, err
 
 func (k *keeper) session(key string) (s session, err error) {
 	k.mu.Lock()
-	s, ok := k.sessions[key]
+	s, ok := either(k.fresh.sessions, k.moving.sessions, key)
 	k.mu.Unlock()
 	if !ok {
 		_, err = k.db.Get(bucketSessions, key, &s)
@@ -444,7 +516,7 @@ func (k *keeper) session(key string) (s session, err error) {
 
 func (k *keeper) lastSeen(ws string) (at sighting, err error) {
 	k.mu.Lock()
-	at, ok := k.seen[ws]
+	at, ok := either(k.fresh.seen, k.moving.seen, ws)
 	k.mu.Unlock()
 	if !ok {
 		_, err = k.db.Get(bucketSeen, ws, &at)
