@@ -394,33 +394,16 @@ func revertSubtask(ctx context.Context, env *measure.Env, r *report.Result) erro
 	for round := range revertRounds {
 		sub := fmt.Sprintf("round-%d", round)
 		for i := range revertFiles {
-			req, err := http.NewRequestWithContext(ctx, http.MethodPut, p.URL+"/tasks/"+p.task.ID+"/content?path="+url.QueryEscape(corpus.Path(i)), bytes.NewReader(corpus.Content(i, uint64(1+round))))
-			if err != nil {
+			if err := p.Write(ctx, p.task, sub, corpus.Change{Path: corpus.Path(i), Data: corpus.Content(i, uint64(1+round))}); err != nil {
 				return err
 			}
-			req.Header.Set("X-Subtask-Id", sub)
-			res, err := http.DefaultClient.Do(req)
-			if err != nil {
-				return err
-			}
-			if err := errors.Join(drain(res), ctx.Err()); err != nil {
-				return err
-			}
-		}
-		d, answer, err := p.ask(ctx, http.MethodPost, "/subtasks/"+sub+"/revert", struct{}{})
-		if err != nil {
-			return err
-		}
-		var done struct {
-			Reverted int `json:"entries_reverted"`
-		}
-		if err := json.Unmarshal(answer, &done); err != nil {
-			return err
-		}
-		if done.Reverted != revertFiles {
-			return fmt.Errorf("%d entries were reverted", done.Reverted)
 		}
 		begin := time.Now()
+		if err := p.Revert(ctx, p.task, sub, revertFiles); err != nil {
+			return err
+		}
+		d := time.Since(begin)
+		begin = time.Now()
 		for i := range revertFiles {
 			if err := bare.Change(ctx, 0, corpus.Change{Path: corpus.Path(i), Data: corpus.Content(i, uint64(1+round))}); err != nil {
 				return err
