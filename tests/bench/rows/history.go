@@ -418,16 +418,6 @@ func revertSubtask(ctx context.Context, env *measure.Env, r *report.Result) erro
 	return nil
 }
 
-// drain reads an answer to its end; other than success is an error.
-func drain(res *http.Response) error {
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode/100 != 2 {
-		err = fmt.Errorf("%s: %s", res.Status, body)
-	}
-	return err
-}
-
 func coldStart(ctx context.Context, env *measure.Env, r *report.Result) error {
 	p, err := newPast(ctx, env, env.Scale.Middle(), env.Scale.LongestHistory())
 	if err != nil {
