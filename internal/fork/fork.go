@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"umbra/gitstore"
@@ -389,6 +390,10 @@ func (s *Service) copied(ctx context.Context, w *workspace.Workspace, f Make, sp
 			return nil, err
 		}
 	}
+	exists := errs.New(errs.Conflict, "path_exists", "path is there already; it must name a new directory.").With("field", "path")
+	if _, err := os.Lstat(dir); err == nil { // it is not recorded as the fork's
+		return nil, exists
+	}
 	mine := pending{Dir: dir}
 	if f.Kind == workspaces.LayerKind {
 		spec.ID = s.o.Workspaces.NewID(orElse(spec.Name, filepath.Base(dir)))
@@ -402,7 +407,7 @@ func (s *Service) copied(ctx context.Context, w *workspace.Workspace, f Make, sp
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		switch {
 		case errors.Is(err, fs.ErrExist):
-			return nil, errs.New(errs.Conflict, "path_exists", "path is there already; it must name a new directory.").With("field", "path")
+			return nil, exists
 		case errors.Is(err, fs.ErrNotExist):
 			return nil, invalid("path", "The directory that path would be made in does not exist.")
 		}
@@ -446,7 +451,7 @@ func (s *Service) unmade(p pending) error {
 	if err := s.o.Workspaces.UnmountLayer(p.Layer, p.Dir); err != nil {
 		return err
 	}
-	return os.Remove(p.Dir)
+	return syscall.Rmdir(p.Dir)
 }
 
 // fill copies the parent's files.

@@ -156,7 +156,8 @@ func (s *Service) finishCopy(p pending) error {
 		}
 	}
 	if p.Ino == 0 { // nothing was put into it
-		if err := os.Remove(p.Dir); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+		err := syscall.Rmdir(p.Dir) // a file there is a user's
+		if err != nil && err != syscall.ENOTDIR && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
 			s.o.Log.Warn("a directory that a stop left of a fork stays", "path", p.Dir, "error", err)
 		}
 		return nil

@@ -104,7 +104,7 @@ func (m *Manager) RemoveMountPoint(r Record) error {
 	if !r.Mounted() {
 		return nil
 	}
-	err := os.Remove(r.Root)
+	err := syscall.Rmdir(r.Root) // a file there is a user's
 	if err == nil {
 		err = m.syncAbove(r.Root)
 	}
