@@ -183,6 +183,28 @@ func TestRaceInterrupted(t *testing.T) {
 	}
 }
 
+// A race of which the server refuses something keeps what the attempts made. A judge is as long as
+// its author wants it.
+func TestRaceFails(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n"})
+	ws := "/workspaces/" + p.task(t).str("workspace_id")
+	if status, _, said := p.verb(t, "race", "2", "--", "sh", "-c", `if [ {n} = 1 ]; then rm -r "$PWD"; else echo work > a; fi`); status != 1 || !strings.Contains(said, "the forks stay") {
+		t.Errorf("%d %s", status, said)
+	}
+	kept := 0
+	for _, f := range p.call(t, "GET", ws+"/forks", nil).want(t, 200).list(t, "forks") {
+		if data, err := os.ReadFile(filepath.Join(f["root"].(string), "a")); err == nil && string(data) == "work\n" {
+			kept++
+		}
+	}
+	if kept != 1 {
+		t.Errorf("%d forks have the work of the second attempt", kept)
+	}
+	if status, _, said := p.verb(t, "race", "1", "--judge", "true # "+strings.Repeat("ü", 5000), "--merge", "best", "--", "sh", "-c", "echo long > a"); status != 0 || p.read(t, "a") != "long\n" {
+		t.Errorf("%d %s", status, said)
+	}
+}
+
 // Two forks are merged by subtask; the one real conflict names whose lines they are.
 func TestForkVerbsBySubtask(t *testing.T) {
 	p := newProject(t, map[string]string{"a": "one\n", "b": "one\n", "c": "one\n"})

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -425,11 +424,12 @@ func (v *verb) race(ctx context.Context, o race.Options, merge string, keep bool
 	if err != nil {
 		return err
 	}
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-	defer cancel()
 	if err := r.Run(ctx); err != nil {
-		if !keep {
-			err = errors.Join(err, r.Drop(ending))
+		switch {
+		case ctx.Err() == nil: // the other attempts may be hours of work
+			fmt.Fprintf(v.Stderr, "the forks stay: umbra forks, umbra merge FORK\n")
+		case !keep:
+			err = errors.Join(err, r.Drop(ctx))
 		}
 		return err
 	}
@@ -462,7 +462,7 @@ func (v *verb) race(ctx context.Context, o race.Options, merge string, keep bool
 			return err // the forks stay
 		}
 		if result.Merged = &chosen.N; !keep {
-			if err := r.Drop(ending); err != nil {
+			if err := r.Drop(ctx); err != nil {
 				return err
 			}
 			result.Kept = false

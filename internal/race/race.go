@@ -91,7 +91,7 @@ func Begin(ctx context.Context, o Options) (*Race, error) {
 		var t client.Task
 		body := map[string]any{"goal": goal, "workspace": a.Fork, "metadata": metadata}
 		if _, err := o.Client.JSON(ctx, client.Request{Method: "POST", Path: "/tasks", Body: body}, &t); err != nil {
-			return nil, errors.Join(err, r.Drop(context.WithoutCancel(ctx)))
+			return nil, errors.Join(err, r.Drop(ctx))
 		}
 		a.Task = t.ID
 	}
@@ -153,13 +153,17 @@ func (r *Race) attempt(ctx context.Context, a *Attempt) error {
 	if a.Judge != nil {
 		exit = *a.Judge
 	}
-	judged := map[string]any{"passed": a.Passed, "score": a.Score, "exit_code": exit, "seconds": a.Seconds, "command": r.o.Judge}
+	judge := strings.ToValidUTF8(r.o.Judge[:min(len(r.o.Judge), maxJudge)], "")
+	judged := map[string]any{"passed": a.Passed, "score": a.Score, "exit_code": exit, "seconds": a.Seconds, "command": judge}
 	if _, err := r.o.Client.JSON(ctx, client.Request{Method: "PATCH", Path: client.Path("workspaces", a.Fork), Body: map[string]any{"judged": judged}}, nil); err != nil {
 		return err
 	}
 	_, err := r.o.Client.JSON(ctx, client.Request{Method: "PATCH", Path: client.Path("tasks", a.Task), Body: map[string]any{"status": "completed"}}, nil)
 	return err
 }
+
+// maxJudge is how many bytes of a judge's command the server records.
+const maxJudge = 4096
 
 // score reads the number on the last line of what the judge said.
 func score(said string) *float64 {
@@ -241,17 +245,26 @@ func (r *Race) Merge(ctx context.Context, a *Attempt) ([]byte, error) {
 	return r.o.Client.JSON(ctx, client.Request{Method: "POST", Path: client.Path("workspaces", a.Fork, "merge"), Body: map[string]any{}}, nil)
 }
 
-// Drop deletes all forks with what they changed.
+// dropLimit bounds the deletion of one fork.
+const dropLimit = time.Minute
+
+// Drop deletes all forks with what they changed, also after ctx has ended.
 func (r *Race) Drop(ctx context.Context) error {
 	var failed error
 	for _, a := range r.Attempts {
-		if a.Task != "" {
-			_, _ = r.o.Client.JSON(ctx, client.Request{Method: "PATCH", Path: client.Path("tasks", a.Task), Body: map[string]any{"status": "cancelled"}}, nil) // it may be complete
-		}
-		_, err := r.o.Client.JSON(ctx, client.Request{Method: "DELETE", Path: client.Path("workspaces", a.Fork), Query: map[string][]string{"force": {"true"}}}, nil)
-		failed = errors.Join(failed, err)
+		failed = errors.Join(failed, r.drop(ctx, a))
 	}
 	return failed
+}
+
+func (r *Race) drop(ctx context.Context, a *Attempt) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropLimit)
+	defer cancel()
+	if a.Task != "" {
+		_, _ = r.o.Client.JSON(ctx, client.Request{Method: "PATCH", Path: client.Path("tasks", a.Task), Body: map[string]any{"status": "cancelled"}}, nil) // it may be complete
+	}
+	_, err := r.o.Client.JSON(ctx, client.Request{Method: "DELETE", Path: client.Path("workspaces", a.Fork), Query: map[string][]string{"force": {"true"}}}, nil)
+	return err
 }
 
 // prefixed writes whole lines, each with the attempt's number.
