@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"umbra/gitstore"
@@ -441,17 +440,6 @@ func (s *Service) copied(ctx context.Context, w *workspace.Workspace, f Make, sp
 		return nil, err
 	}
 	return s.o.Workspaces.ForkCopy(ctx, w, dir, o, spec)
-}
-
-// unmade removes the directory of a fork that was not made.
-func (s *Service) unmade(p pending) error {
-	if p.Layer == "" {
-		return s.drop(p)
-	}
-	if err := s.o.Workspaces.UnmountLayer(p.Layer, p.Dir); err != nil {
-		return err
-	}
-	return syscall.Rmdir(p.Dir)
 }
 
 // fill copies the parent's files.

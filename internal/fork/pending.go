@@ -162,14 +162,26 @@ func (s *Service) finishCopy(p pending) error {
 		}
 		return nil
 	}
-	if err := s.o.Workspaces.DropUnfinished(func(r workspaces.Record) bool { return r.Dev == p.Dev && r.Ino == p.Ino }); err != nil {
-		return err
-	}
 	return s.drop(p)
 }
 
-// drop removes the directory that was made for a copy, if that is at its path.
+// unmade removes the directory of a fork that was not made.
+func (s *Service) unmade(p pending) error {
+	if p.Layer == "" {
+		return s.drop(p)
+	}
+	if err := s.o.Workspaces.UnmountLayer(p.Layer, p.Dir); err != nil {
+		return err
+	}
+	return syscall.Rmdir(p.Dir)
+}
+
+// drop removes the directory that was made for a copy, if that is at its path, and what was
+// recorded of it.
 func (s *Service) drop(p pending) error {
+	if err := s.o.Workspaces.DropUnfinished(func(r workspaces.Record) bool { return r.Dev == p.Dev && r.Ino == p.Ino }); err != nil {
+		return err
+	}
 	dev, ino, err := identity(p.Dir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && (dev != p.Dev || ino != p.Ino) {
 		return nil // something else is there
