@@ -98,6 +98,39 @@ func TestForkMergeAgain(t *testing.T) {
 	}
 }
 
+// What a fork made and renamed since is merged again as a whole, whatever kind the merges are.
+func TestForkMergeAgainRenamed(t *testing.T) {
+	for _, kinds := range [][]string{{"squash", "squash", "replay"}, {"squash", "replay", "squash"}, {"replay", "squash", "squash"}} {
+		p := newProject(t, map[string]string{"a": "a\n"})
+		task := p.task(t)
+		fork := p.forks(t, "/workspaces/"+task.str("workspace_id"), map[string]any{"kind": "virtual"})[0]["id"].(string)
+		p.post(t, "/tasks", map[string]any{"task_id": "f", "workspace": fork, "goal": "try"}).want(t, 201)
+		for _, path := range []string{"d/new", "n"} {
+			p.call(t, "PUT", "/tasks/f/content?path="+path, []byte("new\n")).want(t, 201)
+		}
+		for _, x := range [][2]string{{"d", "e"}, {"n", "m"}, {"m", "l"}, {"a", "b"}} {
+			p.post(t, "/tasks/f/move", map[string]any{"from": x[0], "to": x[1]}).want(t, 200)
+		}
+		p.call(t, "PUT", "/tasks/f/content?path=e/new", []byte("newer\n")).want(t, 200)
+		for i, as := range kinds {
+			got := p.merge(t, fork, map[string]any{"as": as, "again": i > 0})
+			const want = "./b:a ./e/new:newer ./l:new"
+			if has := strings.Join(strings.Fields(sh(t, p.dir, "find . -name .git -prune -o -type f -print | LC_ALL=C sort | xargs grep -H ''")), " "); has != want || got.Merged != 7 {
+				t.Errorf("%v, %d: the parent has %s: %+v", kinds, i, has, got)
+			}
+			if again := p.merge(t, fork, map[string]any{"again": true, "dry_run": true}); len(again.Files) != 0 || again.Merged != 0 {
+				t.Errorf("%v, %d: merged once more: %+v", kinds, i, again)
+			}
+			p.post(t, "/tasks/"+got.Task_ID+"/revert", map[string]any{}).want(t, 200)
+			if left := p.merge(t, fork, map[string]any{"dry_run": true}); len(left.Files) != 0 || left.Reverted != 7 {
+				t.Errorf("%v, %d: reverted: %+v", kinds, i, left)
+			}
+		}
+		task.fsck(t)
+		p.Stop()
+	}
+}
+
 // Two forks' tasks have subtasks of one id: a revert of one merge's leaves the other's.
 func TestForkMergesOfOneSubtask(t *testing.T) {
 	p := newProject(t, map[string]string{"a": "1\n2\n3\n4\n5\n6\n7\n8\n9\n", "b": "b\n"})

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"slices"
 	"sort"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
-	"umbra/internal/history"
 	"umbra/internal/lineage"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
@@ -313,169 +311,10 @@ type cell struct {
 	data []byte // of a merge that no history has yet
 }
 
-// had is what the target has, or had, of the commits of the source.
-type had struct {
-	whole map[object.ID]bool            // all of them
-	parts map[object.ID]map[string]bool // some paths
-	taken map[object.ID]map[string]bool // of either: names in the target of what a revert took back
-}
-
-// merged reads which commits of the source the target has.
-func (m *merger) merged() (*had, error) {
-	h := &had{map[object.ID]bool{}, map[object.ID]map[string]bool{}, map[object.ID]map[string]bool{}}
-	st := m.into.Store()
-	undone := map[object.ID]bool{}
-	var made []*gitstore.Commit
-	err := st.Records(m.ctx, m.since+1, st.Tip().Seq, func(r gitstore.Record) error {
-		if r.Seq <= m.since || r.Source != message.Merge && r.Source != message.Rollback {
-			return nil
-		}
-		c, err := st.ReadCommit(m.ctx, r.Commit)
-		if err != nil {
-			return err
-		}
-		if r.Source == message.Merge {
-			made = append(made, c)
-		}
-		for _, v := range c.Message.Trailers(KeyUndone) {
-			if id, err := parsed(m.into, v); err == nil {
-				undone[id] = true
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	effects, err := m.effects()
-	if err != nil {
-		return nil, err
-	}
-	for _, c := range made {
-		if undone[c.ID] {
-			continue
-		}
-		hunks := c.Message.Trailer(KeyHunk) != "" // the rest of what it is made from is missing
-		again := c.Message.Trailers(KeyAgain)
-		some := map[object.ID]bool{}
-		for _, v := range c.Message.Trailers(KeyPart) {
-			hex, quoted, _ := strings.Cut(v, " ")
-			id, err := parsed(m.from, hex)
-			path, uerr := strconv.Unquote(quoted)
-			if err != nil || uerr != nil {
-				continue
-			}
-			some[id] = true
-			mark(h.parts, id, path, true)
-		}
-		for _, v := range c.Message.Trailers(KeyFound) {
-			_, v, _ = strings.Cut(v, " ")
-			hex, quoted, part := strings.Cut(v, " ")
-			id, err := parsed(m.from, hex)
-			if err != nil {
-				continue
-			}
-			if path, err := strconv.Unquote(quoted); part && err == nil {
-				mark(h.parts, id, path, true)
-				mark(h.taken, id, path, false)
-			} else if !part {
-				h.whole[id] = true
-				delete(h.taken, id)
-			}
-		}
-		for _, v := range c.Message.Trailers(KeyFrom) {
-			ws, hex, _ := strings.Cut(v, " ")
-			m.brought[c.Seq] = m.brought[c.Seq] || ws == m.from.ID()
-			id, err := parsed(m.from, hex)
-			if err != nil {
-				continue
-			}
-			h.whole[id] = h.whole[id] || !some[id] && !hunks
-			for path, undone := range effects[c.ID] {
-				if undone || slices.Contains(again, hex) {
-					mark(h.taken, id, path, undone)
-				}
-			}
-		}
-	}
-	return h, nil
-}
-
-// parsed reads a commit's id of a trailer. One that a purge gave another id is that one.
-func parsed(of *workspace.Workspace, hex string) (object.ID, error) {
-	id, err := object.ParseID(hex)
-	if err != nil {
-		return id, err
-	}
-	if _, now, moved, err := of.Store().Moved(hex); moved || err != nil {
-		return now, err
-	}
-	return id, nil
-}
-
-// mark makes a path a member of a commit's set, or no member.
-func mark(sets map[object.ID]map[string]bool, id object.ID, path string, member bool) {
-	switch {
-	case !member:
-		delete(sets[id], path)
-	case sets[id] == nil:
-		sets[id] = map[string]bool{path: true}
-	default:
-		sets[id][path] = true
-	}
-}
-
-// effects lists the paths of the target's merge commits, and of each whether a revert took
-// the change back; nil where there is no revert.
-func (m *merger) effects() (map[object.ID]map[string]bool, error) {
-	st := m.into.Store()
-	recs, _, err := st.Undoes(m.ctx, 0)
-	if err != nil || !slices.ContainsFunc(recs, func(r gitstore.Record) bool { return r.Seq > m.since }) {
-		return nil, err
-	}
-	merges := func(r *gitstore.Record) bool { return r.Source == message.Merge }
-	_, list, err := history.NewPicker(m.into, history.Picks{From: m.since + 1, Record: merges}).Task(m.ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := map[object.ID]map[string]bool{}
-	for _, e := range list {
-		if out[e.Commit] == nil {
-			out[e.Commit] = map[string]bool{}
-		}
-		for _, p := range []string{e.Path, e.NewPath} {
-			if p != "" {
-				out[e.Commit][p] = e.Undone
-			}
-		}
-	}
-	return out, nil
-}
-
-// takenBack reports whether a revert took a change back of which the target had these paths.
-func (m *merger) takenBack(taken map[string]bool, c change) (bool, error) {
-	if len(taken) == 0 {
-		return false, nil
-	}
-	if m.moves == nil {
-		if err := m.readMoves(); err != nil {
-			return false, err
-		}
-	}
-	for _, name := range []string{c.path, c.from} {
-		now := wspath.Path(name)
-		if taken[name] {
-			return true, nil
-		}
-		for _, r := range m.moves {
-			if to, ok := r.Follow(now); ok {
-				if now = to; taken[string(now)] {
-					return true, nil
-				}
-			}
-		}
-	}
-	return false, nil
+// source is a commit of the source.
+type source struct {
+	id  object.ID
+	seq uint64
 }
 
 // choose lists the commits of the source that are asked for and not merged yet.
@@ -488,24 +327,25 @@ func (m *merger) choose() error {
 		return err
 	}
 	st := m.from.Store()
-	var ids []object.ID
+	var list []source
 	err = st.Records(m.ctx, m.since+1, st.Tip().Seq, func(r gitstore.Record) error {
 		if r.Seq > m.since && r.Entries > 0 && (!h.whole[r.Commit] || len(h.taken[r.Commit]) > 0) && m.wants(r) {
-			ids = append(ids, r.Commit)
+			list = append(list, source{r.Commit, r.Seq})
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	for _, id := range ids {
+	for _, of := range list {
+		id := of.id
 		has := func(c change) bool { return h.whole[id] || h.parts[id][c.path] }
 		again := false
 		s, err := m.step(id, func(c change) (bool, error) {
 			if !has(c) || !m.req.Again {
 				return has(c), nil
 			}
-			back, err := m.takenBack(h.taken[id], c)
+			back, err := m.takenBack(h, of, c)
 			again = again || back
 			return !back, err
 		})
@@ -520,7 +360,7 @@ func (m *merger) choose() error {
 			continue
 		}
 		left, err := m.step(id, func(c change) (bool, error) {
-			back, err := m.takenBack(h.taken[id], c)
+			back, err := m.takenBack(h, of, c)
 			return !back || !has(c), err
 		})
 		if err != nil {
