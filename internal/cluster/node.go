@@ -235,6 +235,9 @@ func (n *Node) check(ctx context.Context) error {
 		return err
 	}
 	defer n.e.Drop(c)
+	if err := c.CountStandbys(ctx); err != nil {
+		return err
+	}
 	n.state = EngineState{Version: c.Server.Version, Standbys: c.Server.Standbys}
 	if name, value, off := n.off(c.Server.Settings); off {
 		if !n.opts.look {

@@ -41,8 +41,9 @@ const (
 // within Options.Wait. A View at a primary that was replaced may be as old as the
 // last answered beat: who answers a client compares the lease after it.
 type Records struct {
-	n   *Node
-	cfg *pgx.ConnConfig
+	n    *Node
+	cfg  *pgx.ConnConfig
+	pool *engine.Pool
 
 	reads, writes chan struct{}
 	running       sync.WaitGroup
@@ -53,7 +54,6 @@ type Records struct {
 	mu          sync.Mutex
 	closed      bool
 	packedSince int64 // the transaction at which Pack was called last; 0: it was not
-	idle        []*engine.Conn
 	writers     []*writer
 }
 
@@ -68,7 +68,7 @@ func (n *Node) Records() *Records {
 	// A scan of a whole table would conflict with each change to it.
 	cfg.RuntimeParams["enable_seqscan"] = "off"
 	cfg.RuntimeParams["enable_bitmapscan"] = "off"
-	return &Records{n: n, cfg: cfg, packable: recordrow.Packable, packLeast: recordrow.PackLeast, reads: make(chan struct{}, recordReads), writes: make(chan struct{}, recordWrites)}
+	return &Records{n: n, cfg: cfg, pool: n.e.NewPool(cfg, recordReads+recordWrites), packable: recordrow.Packable, packLeast: recordrow.PackLeast, reads: make(chan struct{}, recordReads), writes: make(chan struct{}, recordWrites)}
 }
 
 // Records returns the records of a cluster in which this process has no life.
@@ -106,9 +106,10 @@ func (r *Records) Close() error {
 	r.mu.Unlock()
 	r.running.Wait()
 	r.mu.Lock()
-	idle, writers := r.idle, r.writers
-	r.idle, r.writers = nil, nil
+	writers := r.writers
+	r.writers = nil
 	r.mu.Unlock()
+	idle := r.pool.Close()
 	if len(idle) > 0 && len(writers) > 0 {
 		ids := make([]int64, len(writers))
 		for i, w := range writers {
@@ -129,37 +130,7 @@ func (r *Records) Close() error {
 func (r *Records) take(deadline time.Time) (*engine.Conn, error) {
 	ctx, cancel := context.WithDeadline(r.n.ctx, deadline)
 	defer cancel()
-	for {
-		r.mu.Lock()
-		var c *engine.Conn
-		if n := len(r.idle); n > 0 {
-			c, r.idle = r.idle[n-1], r.idle[:n-1]
-		}
-		r.mu.Unlock()
-		if c == nil {
-			return r.n.e.DialAt(ctx, r.cfg)
-		}
-		if r.n.e.Usable(ctx, c) {
-			return c, nil
-		}
-		r.n.e.Drop(c)
-	}
-}
-
-// put gives a connection back.
-func (r *Records) put(c *engine.Conn) {
-	if c.Gone() || c.PgConn().TxStatus() != 'I' {
-		r.n.e.Drop(c)
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		r.n.e.Drop(c)
-		return
-	}
-	c.Rest()
-	r.idle = append(r.idle, c)
+	return r.pool.Take(ctx)
 }
 
 // guard closes a connection when its statement takes longer than until a deadline:

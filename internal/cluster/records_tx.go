@@ -103,7 +103,7 @@ func (t *recordTx) end() {
 	}
 	t.c = nil
 	if c.Gone() || c.PgConn().TxStatus() == 'I' {
-		t.r.put(c)
+		t.r.pool.Put(c)
 		return
 	}
 	t.r.running.Add(1)
@@ -116,7 +116,7 @@ func (t *recordTx) end() {
 			t.r.n.e.Drop(c)
 			return
 		}
-		t.r.put(c)
+		t.r.pool.Put(c)
 	}()
 }
 
@@ -458,7 +458,7 @@ func (r *Records) writer(deadline time.Time) (*writer, error) {
 		r.n.e.Drop(c)
 		return nil, errors.Join(err, engine.ErrSent)
 	}
-	r.put(c)
+	r.pool.Put(c)
 	return w, nil
 }
 
@@ -511,15 +511,15 @@ func (r *Records) fence(w *writer, fence int64, deadline time.Time) (nonce int64
 	release()
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		r.put(c)
+		r.pool.Put(c)
 		return 0, errLost
 	case err != nil:
 		r.n.e.Drop(c)
 		return 0, err
 	case c.Noticed.Load() || r.n.unsafe(names):
-		r.put(c)
+		r.pool.Put(c)
 		return 0, sink.ErrUnknown
 	}
-	r.put(c)
+	r.pool.Put(c)
 	return nonce, nil
 }

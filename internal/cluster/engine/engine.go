@@ -28,9 +28,6 @@ const (
 	// general is how many connections there are at most in addition to the lanes' and the
 	// beat's.
 	general = 6
-	// fresh is for how long a connection that was put back is used again without
-	// asking whether its server is there.
-	fresh = time.Second
 )
 
 // Errors of a connection attempt: the server answers, and is not the one that
@@ -56,9 +53,9 @@ type Engine struct {
 
 	mu    sync.Mutex
 	open  map[*Conn]bool
-	idle  []*Conn
 	down  bool
 	slots chan struct{} // of the general connections
+	pool  *Pool         // the general connections
 }
 
 // Conn is one connection. It is used by one goroutine at a time.
@@ -82,8 +79,10 @@ func (c *Conn) Alive(ctx context.Context) bool {
 // is unknown.
 func (c *Conn) Abort() { _ = c.net.Close() }
 
-// Rest notes that the connection is not in use.
-func (c *Conn) Rest() { c.used = time.Now() }
+// CountStandbys sets Server.Standbys.
+func (c *Conn) CountStandbys(ctx context.Context) error {
+	return c.QueryRow(ctx, `SELECT `+ConnectedStandbys).Scan(&c.Server.Standbys)
+}
 
 // Gone reports whether the connection can no longer be used.
 func (c *Conn) Gone() bool { return c.dropped.Load() || c.IsClosed() }
@@ -94,7 +93,7 @@ type Server struct {
 	Timeline int64 // of the log it writes
 	started  string
 	Settings Settings
-	Standbys int // that are connected, as far as the role may see
+	Standbys int // that are connected, as far as the role may see: set by Survey and CountStandbys
 }
 
 // Same reports whether both are one run of one server.
@@ -159,23 +158,25 @@ func newEngine(url, setting string, cancels bool) (*Engine, error) {
 		defer cancel()
 		return dialer.DialContext(ctx, network, address)
 	}
-	return &Engine{cfg: cfg, cancels: cancels, open: map[*Conn]bool{}, slots: make(chan struct{}, general)}, nil
+	e := &Engine{cfg: cfg, cancels: cancels, open: map[*Conn]bool{}, slots: make(chan struct{}, general)}
+	e.pool = e.NewPool(cfg, general)
+	return e, nil
 }
 
 // Config returns a copy of the settings that connections are opened with.
 func (e *Engine) Config() *pgx.ConnConfig { return e.cfg.Copy() }
-
-// Usable reports whether a connection that is not in use leads to the server that takes
-// commits, and is there.
-func (e *Engine) Usable(ctx context.Context, c *Conn) bool {
-	return !c.Gone() && (e.replica || c.Server.Timeline == e.timeline.Load()) && (time.Since(c.used) < fresh || c.Alive(ctx))
-}
 
 // Dial opens a connection to the server that takes commits. It tries all hosts.
 func (e *Engine) Dial(ctx context.Context) (*Conn, error) { return e.DialAt(ctx, e.cfg) }
 
 // DialAt opens a connection with other settings: a changed copy of Config.
 func (e *Engine) DialAt(ctx context.Context, cfg *pgx.ConnConfig) (*Conn, error) {
+	e.mu.Lock()
+	down := e.down
+	e.mu.Unlock()
+	if down {
+		return nil, ErrClosed
+	}
 	c := &Conn{}
 	cfg = cfg.Copy()
 	cfg.ValidateConnect = func(ctx context.Context, pg *pgconn.PgConn) error {
@@ -239,15 +240,14 @@ func examine(ctx context.Context, pg *pgconn.PgConn) (Server, error) {
 	results, err := pg.Exec(ctx, `SELECT current_setting('server_version_num'), pg_is_in_recovery(),
 		CASE WHEN pg_is_in_recovery() THEN '0' ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END,
 		pg_postmaster_start_time()::text, current_setting('transaction_read_only'),
-		current_setting('synchronous_standby_names'), current_setting('fsync'), current_setting('full_page_writes'),
-		`+ConnectedStandbys).ReadAll()
+		current_setting('synchronous_standby_names'), current_setting('fsync'), current_setting('full_page_writes')`).ReadAll()
 	if err != nil {
 		return Server{}, err
 	}
 	if len(results) != 1 || len(results[0].Rows) != 1 {
 		return Server{}, errors.New("the server does not describe itself")
 	}
-	row := make([]string, 9)
+	row := make([]string, 8)
 	for i, value := range results[0].Rows[0] {
 		row[i] = string(value)
 	}
@@ -256,9 +256,6 @@ func examine(ctx context.Context, pg *pgconn.PgConn) (Server, error) {
 		return Server{}, err
 	}
 	if s.Timeline, err = strconv.ParseInt(row[2], 16, 64); err != nil {
-		return Server{}, err
-	}
-	if s.Standbys, err = strconv.Atoi(row[8]); err != nil {
 		return Server{}, err
 	}
 	switch {
@@ -288,8 +285,9 @@ func (e *Engine) Survey(ctx context.Context) (Server, error) {
 				answers <- answer{err: err}
 				return
 			}
+			err = c.CountStandbys(ctx)
 			e.Drop(c)
-			answers <- answer{server: c.Server}
+			answers <- answer{server: c.Server, err: err}
 		}()
 	}
 	best, failed := Server{}, error(nil)
@@ -358,7 +356,6 @@ func (e *Engine) Close() {
 	for c := range e.open {
 		_ = c.net.Close()
 	}
-	e.idle = nil
 }
 
 // Do runs f on a general connection. f's context never ends: a statement that
@@ -375,7 +372,7 @@ func (e *Engine) Do(ctx context.Context, f func(context.Context, *Conn) error) e
 	var begun atomic.Bool
 	go func() {
 		defer func() { <-e.slots }()
-		c, err := e.take(ctx)
+		c, err := e.pool.Take(ctx)
 		if err != nil {
 			done <- errors.Join(ErrBusy, err)
 			return
@@ -383,11 +380,7 @@ func (e *Engine) Do(ctx context.Context, f func(context.Context, *Conn) error) e
 		begun.Store(true)
 		c.Noticed.Store(false)
 		err = f(context.Background(), c)
-		if c.Gone() || c.PgConn().TxStatus() != 'I' {
-			e.Drop(c)
-		} else {
-			e.put(c)
-		}
+		e.pool.Put(c)
 		done <- err
 	}()
 	select {
@@ -399,39 +392,6 @@ func (e *Engine) Do(ctx context.Context, f func(context.Context, *Conn) error) e
 		}
 		return ErrBusy
 	}
-}
-
-func (e *Engine) take(ctx context.Context) (*Conn, error) {
-	for {
-		e.mu.Lock()
-		if e.down {
-			e.mu.Unlock()
-			return nil, ErrClosed
-		}
-		if len(e.idle) == 0 {
-			e.mu.Unlock()
-			return e.Dial(ctx)
-		}
-		c := e.idle[len(e.idle)-1]
-		e.idle = e.idle[:len(e.idle)-1]
-		e.mu.Unlock()
-		if e.Usable(ctx, c) {
-			return c, nil
-		}
-		e.Drop(c)
-	}
-}
-
-func (e *Engine) put(c *Conn) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.down {
-		_ = c.net.Close()
-		delete(e.open, c)
-		return
-	}
-	c.Rest()
-	e.idle = append(e.idle, c)
 }
 
 // Pipeline sends statements in one round trip and one transaction, and reports
