@@ -6,6 +6,7 @@ import (
 
 	"umbra/gitstore"
 	"umbra/gitstore/object"
+	"umbra/internal/errs"
 	"umbra/internal/lineage"
 	"umbra/internal/wspath"
 )
@@ -118,12 +119,9 @@ func (m *merger) step(id object.ID, done func(change) (bool, error)) (*step, err
 	if err != nil {
 		return nil, err
 	}
-	for _, v := range c.Message.Trailers(KeyFrom) {
-		// The target's own work, which came here by a merge, is not brought back to it; what a
-		// revert took back in between, and another merge brought again, is: so is the revert.
-		if ws, _, _ := strings.Cut(v, " "); ws == m.into.ID() && c.Message.Trailer(KeyAgain) == "" {
-			return nil, nil
-		}
+	own, only, err := m.targetsOwn(c)
+	if err != nil || only {
+		return nil, err
 	}
 	s := &step{commit: c}
 	if s.before, err = st.SnapshotOf(m.ctx, c.Parent); err != nil {
@@ -147,6 +145,9 @@ func (m *merger) step(id object.ID, done func(change) (bool, error)) (*step, err
 	all = ordered(all)
 	for _, x := range all {
 		has, err := done(x)
+		if err == nil && !has {
+			has, err = m.given(own, x)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -163,6 +164,63 @@ func (m *merger) step(id object.ID, done func(change) (bool, error)) (*step, err
 	}
 	s.index()
 	return s, nil
+}
+
+// targetsOwn returns the commits of the target that a commit of the source is made from, and
+// whether it is made from nothing else: the target's own work, which came here by merges, is not
+// brought back to it. What a revert took back in between, and another merge brought again, is:
+// so is the revert. A commit may have several parts, of a squash: each begins with the workspace
+// that the first one names, and what follows is what that part was made from itself.
+func (m *merger) targetsOwn(c *gitstore.Commit) (own []*gitstore.Commit, only bool, err error) {
+	if c.Message.Trailer(KeyAgain) != "" {
+		return nil, false, nil
+	}
+	first, part := "", true
+	only = true
+	for _, v := range c.Message.Trailers(KeyFrom) {
+		ws, hex, _ := strings.Cut(v, " ")
+		if first == "" || ws == first {
+			first, only, part = ws, only && part, false
+		}
+		part = part || ws == m.into.ID()
+		id, perr := parsed(m.into, hex)
+		if perr != nil {
+			continue
+		}
+		if x, err := m.into.Store().Own(m.ctx, id); err == nil {
+			own, part = append(own, x), true
+		} else if !errs.Is(err, errs.NotFound) && !errs.Is(err, errs.Gone) {
+			return nil, false, err
+		}
+	}
+	return own, first != "" && only && part, nil
+}
+
+// given reports whether one of some commits of the target did to a file what a change does.
+func (m *merger) given(own []*gitstore.Commit, c change) (bool, error) {
+	for _, x := range own {
+		was, err := m.versionAt(x.Parent, c.path)
+		if err != nil {
+			return false, err
+		}
+		if now, err := m.versionAt(x.ID, c.path); err != nil || now == c.now && now != was {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// versionAt returns what the target had at a path; none also where it has no such commit any more.
+func (m *merger) versionAt(commit object.ID, path string) (version, error) {
+	snap, err := m.into.Store().SnapshotOf(m.ctx, commit)
+	if errs.Is(err, errs.NotFound) || errs.Is(err, errs.Gone) {
+		return version{}, nil
+	}
+	if err != nil {
+		return version{}, err
+	}
+	e, _, err := snap.Lookup(wspath.Path(path))
+	return version{e.Mode, e.ID}, err
 }
 
 // former gives the name that a path had before renames; empty: the same.
