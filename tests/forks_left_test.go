@@ -23,8 +23,7 @@ func TestForkLeft(t *testing.T) {
 	ws := "/workspaces/" + p.task(t).str("workspace_id")
 	dir := filepath.Join(t.TempDir(), "copy")
 	recorded := func() int {
-		list, err := os.ReadDir(filepath.Join(p.DataDir, "workspaces"))
-		need.NoError(t, err)
+		list, _ := os.ReadDir(filepath.Join(p.DataDir, "workspaces"))
 		return len(list)
 	}
 	before := recorded()
