@@ -234,7 +234,7 @@ func (n *Node) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer n.e.Drop(c)
+	defer n.e.Put(c)
 	if err := c.CountStandbys(ctx); err != nil {
 		return err
 	}

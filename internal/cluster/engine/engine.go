@@ -358,6 +358,9 @@ func (e *Engine) Close() {
 	}
 }
 
+// Put keeps a connection that Dial returned for Do.
+func (e *Engine) Put(c *Conn) { e.pool.Put(c) }
+
 // Do runs f on a general connection. f's context never ends: a statement that
 // writes must not be canceled. If ctx ends first, Do returns ErrSent, or
 // ErrBusy if f had not begun, and f goes on by itself. f must not use what its
