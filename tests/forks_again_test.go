@@ -131,6 +131,34 @@ func TestForkMergeAgainRenamed(t *testing.T) {
 	}
 }
 
+// What a merge moved along in the parent comes to another fork as a whole, also after a revert.
+func TestForkRebaseOfMovedAlong(t *testing.T) {
+	for _, as := range []string{"replay", "squash"} {
+		p := newProject(t, map[string]string{"a": "a\n"})
+		task := p.task(t)
+		ws := "/workspaces/" + task.str("workspace_id")
+		other := p.forks(t, ws, map[string]any{"kind": "virtual"})[0]["id"].(string)
+		p.post(t, "/tasks", map[string]any{"task_id": "o", "workspace": other, "goal": "try"}).want(t, 201)
+		task.put(t, "d/x", "x\n")
+		fork := p.forks(t, ws, map[string]any{"kind": "virtual"})[0]["id"].(string)
+		p.post(t, "/tasks", map[string]any{"task_id": "f", "workspace": fork, "goal": "try"}).want(t, 201)
+		p.post(t, "/tasks/f/move", map[string]any{"from": "d", "to": "e"}).want(t, 200)
+		task.put(t, "d/new", "new\n")
+		p.merge(t, fork, map[string]any{"as": as})
+		for i := range 2 {
+			var done mergeAnswer
+			p.post(t, "/workspaces/"+other+"/rebase", map[string]any{"as": as, "again": i > 0, "on_conflict": "skip"}).want(t, 200).into(t, &done)
+			for path, want := range map[string]string{"e/x": "x\n", "e/new": "new\n"} {
+				if got := p.call(t, "GET", "/tasks/o/content?path="+path, nil); string(got.Body) != want {
+					t.Errorf("%s, %d: the fork has %d %q at %s: %+v", as, i, got.Status, got.Body, path, done)
+				}
+			}
+			p.post(t, "/tasks/"+done.Task_ID+"/revert", map[string]any{}).want(t, 200)
+		}
+		p.Stop()
+	}
+}
+
 // Two forks' tasks have subtasks of one id: a revert of one merge's leaves the other's.
 func TestForkMergesOfOneSubtask(t *testing.T) {
 	p := newProject(t, map[string]string{"a": "1\n2\n3\n4\n5\n6\n7\n8\n9\n", "b": "b\n"})

@@ -522,6 +522,39 @@ func (m *forkModel) merge(f *modelFork, rebase bool) {
 	}
 }
 
+// carry has a new fork rename a directory to which its parent adds a file meanwhile: a merge
+// moves that along, and a revert of it moves it back.
+func (m *forkModel) carry() {
+	of := m.all[m.r.IntN(len(m.all))]
+	if of.depth > 2 {
+		return
+	}
+	m.tasks++
+	of.other++
+	id, dir, to := fmt.Sprintf("t%d", m.tasks), fmt.Sprintf("w%d", m.tasks), fmt.Sprintf("v%d", m.tasks)
+	m.p.call(m.t, "PUT", "/tasks/"+of.task+"/content?path="+dir+"/x", []byte("x\n")).want(m.t, 201)
+	fork := m.p.forks(m.t, "/workspaces/"+of.id, map[string]any{"kind": "virtual"})[0]["id"].(string)
+	m.p.post(m.t, "/tasks", map[string]any{"task_id": id, "workspace": fork, "goal": "rename"}).want(m.t, 201)
+	m.p.post(m.t, "/tasks/"+id+"/move", map[string]any{"from": dir, "to": to}).want(m.t, 200)
+	m.p.call(m.t, "PUT", "/tasks/"+of.task+"/content?path="+dir+"/new", []byte("new\n")).want(m.t, 201)
+	before := m.look(of)
+	done := m.p.merge(m.t, fork, map[string]any{"as": []string{"replay", "squash"}[m.r.IntN(2)]})
+	m.note("%s: merge of %s, which renamed %s to %s", of.id, fork, dir, to)
+	if now := m.look(of); m.blob(of, now, to+"/x") == "" || m.blob(of, now, to+"/new") == "" || m.blob(of, now, dir) != "" {
+		m.fatalf("%s/new did not move along: %s", dir, harness.Git(m.t, of.git, "diff", "--stat", before, now))
+	}
+	if m.r.IntN(2) == 0 {
+		m.p.post(m.t, "/tasks/"+done.Task_ID+"/revert", map[string]any{}).want(m.t, 200)
+		m.note("%s: revert of %s", of.id, done.Task_ID)
+		if now := m.look(of); now != before {
+			m.fatalf("a merge and its revert leave %s", harness.Git(m.t, of.git, "diff", "--stat", before, now))
+		}
+	}
+	m.p.call(m.t, "PATCH", "/tasks/"+id, map[string]any{"status": "completed"}).want(m.t, 200)
+	m.p.call(m.t, "DELETE", "/workspaces/"+fork+"?force=true", nil).want(m.t, 204)
+	m.others(of)
+}
+
 func (m *forkModel) drop(f *modelFork) {
 	if f == m.all[0] {
 		return
@@ -555,7 +588,7 @@ func (m *forkModel) sound() {
 
 func (m *forkModel) step() {
 	f := m.all[m.r.IntN(len(m.all))]
-	switch n := m.r.IntN(29); {
+	switch n := m.r.IntN(31); {
 	case n < 10:
 		m.change(f)
 	case n < 12:
@@ -574,6 +607,8 @@ func (m *forkModel) step() {
 		m.in(f)
 	case n < 28:
 		m.rename(f)
+	case n < 30:
+		m.carry()
 	default:
 		m.sound()
 	}

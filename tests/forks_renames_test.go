@@ -39,6 +39,15 @@ func TestForkMergeRenames(t *testing.T) {
 		"a directory, to different names":  {names{{"d", "e"}}, names{{"d/x", ""}, {"d", "f"}, {"f/n", ""}, {"a", ""}}, "f=e", "a:a+ e/s/y:y e/x:x k:k"},
 		"a directory, to the same name":    {names{{"d", "e"}}, names{{"d", "e"}, {"e/x", ""}}, "", "a:a e/s/y:y e/x:x+ k:k"},
 		"a directory, to it by the way":    {names{{"d", "e"}}, names{{"d", "f"}, {"f", "e"}, {"e/x", ""}}, "", "a:a e/s/y:y e/x:x+ k:k"},
+		"one is added here":                {names{{"d/n", ""}}, names{{"d", "e"}}, "", "a:a e/n:+ e/s/y:y e/x:x k:k"},
+		"added here, and there":            {names{{"d/n", ""}}, names{{"d", "e"}, {"e/n", ""}}, "", "a:a d/n:+ e/n:+ e/s/y:y e/x:x k:k"},
+		"added here, where a file is":      {names{{"d/n", ""}, {"e/n", ""}, {"e/n", ""}, {"d/m", ""}}, names{{"d", "e"}}, "", "a:a d/n:+ e/m:+ e/n:++ e/s/y:y e/x:x k:k"},
+		"added here, two names there":      {names{{"d/n", ""}, {"d/n", "d/m"}}, names{{"d", "e"}, {"e", "f"}}, "", "a:a f/m:+ f/s/y:y f/x:x k:k"},
+		"added here, and back there":       {names{{"d/n", ""}}, names{{"d", "e"}, {"e", "d"}}, "", "a:a d/n:+ d/s/y:y d/x:x k:k"},
+		"added in one in one":              {names{{"d", "e"}, {"e/s/n", ""}}, names{{"d/s", "d/t"}}, "", "a:a e/t/n:+ e/t/y:y e/x:x k:k"},
+		"moved into one here":              {names{{"k", "d/k"}}, names{{"d", "e"}}, "", "a:a d/k:k e/s/y:y e/x:x"},
+		"added where files move there":     {names{{"d/n", ""}}, names{{"d/x", "e/x"}, {"d/s/y", "e/s/y"}}, "", "a:a d/n:+ e/s/y:y e/x:x k:k"},
+		"added where a part is moved out":  {names{{"d/n", ""}, {"d/x", "z"}}, names{{"d", "e"}}, "", "a:a e/n:+ e/s/y:y k:k z:x"},
 		"a file and its directory there":   {names{{"d/x", "d/z"}}, names{{"d/x", ""}, {"d", "e"}, {"e/x", "e/w"}}, "e/w=d/z", "a:a d/z:x e/s/y:y k:k"},
 	}
 	p := newProject(t, nil)

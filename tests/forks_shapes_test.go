@@ -114,6 +114,65 @@ func TestForkMergeRenamedDirectory(t *testing.T) {
 	}
 }
 
+// What the parent added to a directory that the fork renamed moves along, as the merge's own
+// change: one revert of the merge brings it back.
+func TestForkMergeMovesAlong(t *testing.T) {
+	for _, as := range []string{"replay", "squash"} {
+		p := newProject(t, map[string]string{"d/x": "x\n", "d/s/y": "y\n"})
+		task := p.task(t)
+		fork := p.forks(t, "/workspaces/"+task.str("workspace_id"), map[string]any{"kind": "virtual"})[0]["id"].(string)
+		p.post(t, "/tasks", map[string]any{"task_id": "f", "workspace": fork, "goal": "try"}).want(t, 201)
+		p.post(t, "/tasks/f/move", map[string]any{"from": "d", "to": "e"}, "X-Actor", "fork's", "X-Subtask-Id", "s").want(t, 200)
+		task.put(t, "d/new", "new\n")
+		task.put(t, "d/s/new", "new\n")
+		const list = "find . -name .git -prune -o -type f -print | LC_ALL=C sort | xargs grep -H ''"
+		has := func(why, want string) {
+			t.Helper()
+			if got := strings.Join(strings.Fields(sh(t, p.dir, list)), " "); got != want {
+				t.Errorf("%s, %s: it has\n%s\nnot\n%s", as, why, got, want)
+			}
+		}
+		const before, after = "./d/new:new ./d/s/new:new ./d/s/y:y ./d/x:x", "./e/new:new ./e/s/new:new ./e/s/y:y ./e/x:x"
+		var first mergeAnswer
+		p.post(t, "/workspaces/"+fork+"/merge", map[string]any{"as": as}, "X-Actor", "merger").want(t, 200).into(t, &first)
+		has("merged", after)
+		if len(first.Files) != 8 {
+			t.Errorf("%s: %+v", as, first.Files)
+		}
+		p.post(t, "/workspaces/"+task.str("workspace_id")+"/sync", map[string]any{}).want(t, 200)
+		if as == "replay" {
+			log := harness.Git(t, task.gitDir(), "log", "-2", "--format=%an", "--name-only", "--no-renames", "refs/heads/shadow")
+			if got := strings.Join(strings.Fields(log), " "); got != "merger d/new d/s/new e/new e/s/new fork's d/s/y d/x e/s/y e/x" {
+				t.Errorf("the log is %s", got)
+			}
+		}
+		// A subtask's revert takes back what moved along with it, and one of the merge does.
+		p.post(t, "/tasks/"+first.Task_ID+"/revert", map[string]any{}).want(t, 200)
+		has("taken back", before)
+		if got := p.merge(t, fork, map[string]any{}); len(got.Files) != 0 || got.Reverted != 1 {
+			t.Errorf("%s: %+v", as, got)
+		}
+		again := p.merge(t, fork, map[string]any{"as": as, "again": true})
+		has("again", after)
+		if as == "replay" {
+			p.post(t, "/tasks/"+again.Task_ID+"/subtasks/s/revert", map[string]any{}).want(t, 200)
+			has("the subtask taken back", before)
+			p.merge(t, fork, map[string]any{"as": as, "again": true})
+		}
+		task.put(t, "d/later", "later\n")
+		p.post(t, "/workspaces/"+fork+"/rebase", map[string]any{"as": as}).want(t, 200)
+		if got := p.call(t, "GET", "/tasks/f/content?path=e/new", nil).want(t, 200); string(got.Body) != "new\n" {
+			t.Errorf("%s: the fork has %q", as, got.Body)
+		}
+		if got := p.merge(t, fork, map[string]any{"dry_run": true}); len(got.Files) != 0 || len(got.Conflicts) != 0 {
+			t.Errorf("%s: merged again it would change %+v, %+v", as, got.Files, got.Conflicts)
+		}
+		has("at the end", "./d/later:later "+after)
+		task.fsck(t)
+		p.Stop()
+	}
+}
+
 // A file is merged as the one that it is in the common history, also where the target has
 // another one at its name by now.
 func TestForkMergeNameReused(t *testing.T) {

@@ -50,6 +50,14 @@ func (m *merger) carryOut(res *Result) error {
 				}
 			}
 			reqs = append(reqs, workspace.Request{By: by, Ops: ops, Extra: extra, Authored: c.When, AllowRepoShape: true, Check: m.req.May})
+			if len(s.along) == 0 {
+				continue
+			}
+			r, err := m.follows(s)
+			if err != nil {
+				return err
+			}
+			reqs = append(reqs, r)
 		}
 	}
 	found := m.found(len(res.Files) == 0)
@@ -205,7 +213,7 @@ func (m *merger) squash() (workspace.Request, error) {
 		steps = m.once()
 	}
 	for _, s := range steps {
-		todo := slices.DeleteFunc(slices.Clone(s.todo), func(o outcome) bool { return o.from == "" && o.was == o.want })
+		todo := slices.DeleteFunc(s.all(), func(o outcome) bool { return o.from == "" && o.was == o.want })
 		some, err := m.ops(todo, s.after)
 		if err != nil {
 			return workspace.Request{}, err

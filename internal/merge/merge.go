@@ -302,6 +302,7 @@ type merger struct {
 	brought map[uint64]bool   // commits of into that are made from ones of from
 	names   map[string]string // that files of from have in into by the plan, where they differ
 	named   map[string]string // likewise, before the step that is planned
+	carried map[string]bool   // paths of into at which the plan has what moved along with a directory
 	apart   *wspath.Move      // the names of a directory in into and from that are in conflict
 }
 
@@ -492,7 +493,7 @@ func (m *merger) result() *Result {
 		if len(s.todo) > 0 || !m.left(s) {
 			res.Merged++
 		}
-		for _, o := range s.todo {
+		for _, o := range s.all() {
 			fmt.Fprintf(h, "%q %q %o %s %o %s\n", o.from, o.path, o.was.Mode, o.was.ID, o.want.Mode, o.want.ID)
 			if o.from != "" {
 				note(first, last, o.from, o.was, version{})

@@ -41,7 +41,7 @@ func (m *merger) attempt() (again bool, err error) {
 			return false, err
 		}
 	}
-	m.names = map[string]string{}
+	m.names, m.carried = map[string]string{}, map[string]bool{}
 	for _, path := range sortedKeys(m.excluded) {
 		m.skipped[path] = true
 		if x := m.excluded[path]; !slices.Contains(m.conflicts, x) {
@@ -49,7 +49,7 @@ func (m *merger) attempt() (again bool, err error) {
 		}
 	}
 	for _, s := range m.steps {
-		s.todo = nil
+		s.todo, s.along = nil, nil
 	}
 	for i, s := range m.steps {
 		m.seq, m.named = s.commit.Seq, maps.Clone(m.names)
@@ -93,6 +93,9 @@ func (m *merger) attempt() (again bool, err error) {
 			if m.leaveOut(i, c) {
 				return true, nil
 			}
+		}
+		if err := m.along(i); err != nil {
+			return false, err
 		}
 	}
 	return false, nil

@@ -38,7 +38,7 @@ func (m *merger) obeys() error {
 				return x.Err()
 			}
 		}
-		for _, o := range s.todo {
+		for _, o := range s.all() {
 			c, ok, err := m.judged(o)
 			if err != nil {
 				return err

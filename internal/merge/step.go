@@ -21,10 +21,14 @@ type step struct {
 	again   bool     // some of it was merged before, and taken back
 	hunks   []string // that were picked; nil: all of the changes
 	todo    []outcome
+	along   []outcome // after todo: files of the target that move with its directories
 
 	next map[string]string // by former names: those that it gives; empty where it deletes the file
 	prev map[string]string // by the names that it gives: the former ones
 }
+
+// all returns what a step does to the target.
+func (s *step) all() []outcome { return slices.Concat(s.todo, s.along) }
 
 // index fills next and prev.
 func (s *step) index() {
