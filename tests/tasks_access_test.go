@@ -13,7 +13,7 @@ import (
 )
 
 // rooted is a server with tokens for two directories, a and b: alice writes in a, bob in
-// b, reader reads in a, and all has no roots. as sends a request with one of them.
+// b, reader reads in a, both writes in both, and all has no roots. as sends a request with one of them.
 func rooted(t *testing.T) (p *project, dir string, as func(who, method, path string, body any, header ...string) *answer) {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -25,7 +25,7 @@ func rooted(t *testing.T) (p *project, dir string, as func(who, method, path str
 		return fmt.Sprintf("{name: %s, scope: %s, sha256: '%x', roots: [%s]}", name, scope, sha256.Sum256([]byte(name)), roots)
 	}
 	config := "auth: {tokens: [" + strings.Join([]string{token("alice", "write", "'"+dir+"/a'"), token("bob", "write", "'"+dir+"/b'"),
-		token("reader", "read", "'"+dir+"/a'"), token("all", "write", "")}, ", ") + "]}\n"
+		token("reader", "read", "'"+dir+"/a'"), token("all", "write", ""), token("both", "write", "'"+dir+"'")}, ", ") + "]}\n"
 	p = &project{Server: harness.Start(t, harness.Options{Config: config}), dir: dir + "/a"}
 	as = func(who, method, path string, body any, header ...string) *answer {
 		t.Helper()

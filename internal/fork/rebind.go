@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"syscall"
 
 	"umbra/internal/errs"
@@ -42,7 +43,7 @@ func (s *Service) Rebind(ctx context.Context, id, root string, o workspaces.Open
 
 func (s *Service) rebind(ctx context.Context, b rebound, root string, o workspaces.OpenOptions) (*workspace.Workspace, error) {
 	if !b.Same { // else they show the directory under its new name
-		for _, x := range s.from(b.From) {
+		for _, x := range s.from(b) {
 			if err := s.o.Workspaces.Unmount(ctx, x.ID, false); err != nil {
 				return nil, err
 			}
@@ -59,14 +60,25 @@ func (s *Service) rebind(ctx context.Context, b rebound, root string, o workspac
 	return w, nil
 }
 
-// from lists the forks that come from a directory which is a workspace's.
-func (s *Service) from(root string) (list []workspaces.Record) {
+// from lists the forks that come from the directory of a workspace. Those of another one,
+// which had that directory before and was deleted, stay.
+func (s *Service) from(b rebound) (list []workspaces.Record) {
 	for _, x := range s.o.Workspaces.List() {
-		if x.Fork != nil && x.Fork.Origin == root && !x.Fork.Whole {
+		if x.Fork != nil && x.Fork.Origin == b.From && !x.Fork.Whole && s.descends(x, b.ID) {
 			list = append(list, x)
 		}
 	}
 	return list
+}
+
+// descends reports whether a workspace was made from another one, through all forks.
+func (s *Service) descends(x workspaces.Record, from string) bool {
+	for known := true; known && x.Fork != nil; x, known = s.o.Workspaces.Record(x.Fork.Of) {
+		if x.Fork.Of == from || slices.Contains(x.Fork.Shares, from) {
+			return true
+		}
+	}
+	return false
 }
 
 // follow notes the new directory of a workspace in the forks that come from it.
@@ -75,7 +87,7 @@ func (s *Service) follow(ctx context.Context, b rebound) error {
 	if !ok || rec.Root == b.From {
 		return nil // it was not done
 	}
-	for _, x := range s.from(b.From) {
+	for _, x := range s.from(b) {
 		if !b.Same { // it may have been used meanwhile
 			if err := s.o.Workspaces.Unmount(ctx, x.ID, false); err != nil {
 				return err
