@@ -29,6 +29,7 @@ type forkModel struct {
 	steps []string
 	tasks int
 	files int
+	soak  bool // also what is rare
 	layer bool // does the system have layers
 	mount bool // may the server mount them at a path
 
@@ -352,6 +353,12 @@ func (m *forkModel) in(f *modelFork) {
 // one, as it is; without forks the purged bytes are nowhere.
 func (m *forkModel) retain() {
 	first := m.all[0]
+	for _, f := range m.all[1:] {
+		if m.soak && !m.linked(f) { // its tasks keep its history no longer
+			m.p.call(m.t, "PATCH", "/tasks/"+f.task, map[string]any{"status": "completed"}).want(m.t, 200)
+			m.begin(f)
+		}
+	}
 	tip := harness.Git(m.t, first.git, "rev-parse", "refs/heads/shadow")
 	m.note("gc, purge and restart")
 	if m.linked(first) {
@@ -421,15 +428,27 @@ func (m *forkModel) hunks(f *modelFork) (ids []string) {
 	return ids
 }
 
+// like returns the body of a dry run of all that a merge's may bring to its target.
+func (m *forkModel) like(body map[string]any) map[string]any {
+	all := map[string]any{"dry_run": true}
+	if body["into"] != nil {
+		all["into"] = body["into"]
+	}
+	return all
+}
+
 // merge merges a random part of a fork, or the parent's news into it, and sometimes
-// takes it back at once.
+// takes it back at once. A fork whose parent was deleted is merged into another workspace.
 func (m *forkModel) merge(f *modelFork, rebase bool) {
 	into := m.parent(f)
-	if into == nil {
-		return
-	}
 	verb := "merge"
 	body := map[string]any{"on_conflict": []string{"refuse", "skip"}[m.r.IntN(2)]}
+	if into == nil {
+		if into = m.all[m.r.IntN(len(m.all))]; !m.soak || rebase || f.of == nil || into == f {
+			return
+		}
+		body["into"] = into.id
+	}
 	if rebase {
 		verb, into = "rebase", f
 	}
@@ -456,8 +475,19 @@ func (m *forkModel) merge(f *modelFork, rebase bool) {
 	before, apart := into.tree, m.apart(f)
 	var dry, done mergeAnswer
 	body["dry_run"] = true
-	m.p.post(m.t, "/workspaces/"+f.id+"/"+verb, body).want(m.t, 200).into(m.t, &dry)
+	if a := m.p.post(m.t, "/workspaces/"+f.id+"/"+verb, body); a.Status == 410 && body["into"] != nil {
+		a.fails(m.t, 410, "history_dropped")
+		m.note("%s: %s into %s, whose common history was dropped", f.id, verb, into.id)
+		return
+	} else {
+		a.want(m.t, 200).into(m.t, &dry)
+	}
 	m.others(nil)
+	if dry.History_Dropped && len(dry.Files) > 0 {
+		delete(body, "dry_run")
+		m.p.post(m.t, "/workspaces/"+f.id+"/"+verb, body).fails(m.t, 410, "history_dropped")
+		m.others(nil)
+	}
 	if whole && apart != "" && len(dry.Conflicts) == 0 && (into == f.of || rebase) {
 		m.fatalf("%s, and it is no conflict", apart)
 	}
@@ -494,7 +524,7 @@ func (m *forkModel) merge(f *modelFork, rebase bool) {
 	}
 	if whole && len(done.Conflicts) == 0 {
 		var again mergeAnswer
-		m.p.post(m.t, "/workspaces/"+f.id+"/"+verb, map[string]any{"dry_run": true}).want(m.t, 200).into(m.t, &again)
+		m.p.post(m.t, "/workspaces/"+f.id+"/"+verb, m.like(body)).want(m.t, 200).into(m.t, &again)
 		if len(again.Files) > 0 {
 			m.fatalf("merged again it would change %+v", again.Files)
 		}
@@ -512,6 +542,9 @@ func (m *forkModel) merge(f *modelFork, rebase bool) {
 		}
 		body["again"] = true
 		delete(body, "plan")
+		if dry.History_Dropped {
+			return
+		}
 		a = m.p.post(m.t, "/workspaces/"+f.id+"/"+verb, body)
 		m.note("%s: %s again: %d", f.id, verb, a.Status)
 		a.want(m.t, 200)
@@ -633,7 +666,7 @@ func TestForkModel(t *testing.T) {
 		p := retained(t, atOnce)
 		p.fill(t, map[string]string{"a": "a\n", "d/x": "x\n", "e/f/z": "z\n"})
 		first := p.task(t)
-		m := &forkModel{t: t, p: p, r: rand.New(rand.NewPCG(seed, uint64(round))), gits: map[string]bool{}, files: 3}
+		m := &forkModel{t: t, p: p, r: rand.New(rand.NewPCG(seed, uint64(round))), gits: map[string]bool{}, files: 3, soak: rounds > 2}
 		f := &modelFork{id: first.str("workspace_id"), git: first.gitDir(), task: first.ID, kind: "physical", names: map[string]int{"a": 1, "d/x": 2, "e/f/z": 3}}
 		f.tree = m.look(f)
 		m.all = []*modelFork{f}
