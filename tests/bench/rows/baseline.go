@@ -32,7 +32,7 @@ func baselineRows(s measure.Scale) []Row {
 	return append(list, Row{
 		Name:  "baseline/checkout,files=" + report.Count(s.Largest()),
 		Title: fmt.Sprintf("Baseline of a clean git checkout of %s files", report.Count(s.Largest())),
-		About: "The same files, committed in a repository of the folder's own, all objects in one pack, as a clone leaves it. umbra trusts the index and copies the objects, each held against its CRC and one of 64 hashed; git starts from an empty repository, as before.",
+		About: "The same files, committed in a repository of the directory's own, all objects in one pack, as a clone leaves it. umbra trusts the index and copies the objects, each held against its CRC and one of 64 hashed; git starts from an empty repository, as before.",
 		Run: func(ctx context.Context, env *measure.Env, r *report.Result) error {
 			return baseline(ctx, env, r, s.Largest(), true)
 		},

@@ -34,7 +34,7 @@ func sessionRows(s measure.Scale) []Row {
 		},
 		{
 			Name:  fmt.Sprintf("sessions/list,entries=%s", report.Count(flat)),
-			Title: fmt.Sprintf("A folder of %s entries listed by a session", report.Count(flat)),
+			Title: fmt.Sprintf("A directory of %s entries listed by a session", report.Count(flat)),
 			About: "All pages of 10,000 entries, one after the other; the first page of 1,000; next to os.ReadDir and an Lstat of each name, in process.",
 			Run:   listing{flat, false}.run,
 		},
