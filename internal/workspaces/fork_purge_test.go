@@ -72,6 +72,17 @@ func TestPurgeAfterForkBetween(t *testing.T) {
 	must(t, b.purge(b.w.ID(), nil))
 }
 
+// detached makes a fork at a commit of the bench's workspace, with a history of its own.
+func (b *bench) detached(t *testing.T, at object.ID) *workspace.Workspace {
+	t.Helper()
+	made, err := b.m.ForkVirtual(t.Context(), b.w, ForkSpec{At: at}, []string{""})
+	must(t, err)
+	must(t, b.m.Detach(t.Context(), b.w.ID()))
+	fork, err := b.m.Get(t.Context(), made[0].ID)
+	must(t, err)
+	return fork
+}
+
 // What a dry run of a purge reports of related forks, it finds without a change to them: what
 // nothing reaches there is removed by the purge.
 func TestPurgeDryRunOfForks(t *testing.T) {
@@ -80,17 +91,13 @@ func TestPurgeDryRunOfForks(t *testing.T) {
 	before := b.w.Store().Tip().Commit
 	b.ok(write("a", "secret"))
 	b.ok(write("a", "clean"))
-	made, err := b.m.ForkVirtual(t.Context(), b.w, ForkSpec{At: before}, []string{""})
-	must(t, err)
-	must(t, b.m.Detach(t.Context(), b.w.ID()))
-	fork, err := b.m.Get(t.Context(), made[0].ID)
-	must(t, err)
+	fork := b.detached(t, before)
 	defer fork.Release()
 	secret := object.Hash(object.Blob, []byte("secret"))
 	if !fork.Store().HasBlob(secret) {
 		t.Fatal("the fork has no pack with the secret")
 	}
-	_, err = b.w.Purge(t.Context(), workspace.PurgeRequest{Path: "a", DryRun: true})
+	_, err := b.w.Purge(t.Context(), workspace.PurgeRequest{Path: "a", DryRun: true})
 	must(t, err)
 	if !fork.Store().HasBlob(secret) {
 		t.Error("the dry run removed the secret from the fork")
@@ -117,11 +124,7 @@ func TestPurgeRefusedOfForks(t *testing.T) {
 			if i == 1 && code == "has_forks" {
 				at = object.Zero
 			}
-			made, err := b.m.ForkVirtual(t.Context(), b.w, ForkSpec{At: at}, []string{""})
-			must(t, err)
-			must(t, b.m.Detach(t.Context(), b.w.ID()))
-			fork, err := b.m.Get(t.Context(), made[0].ID)
-			must(t, err)
+			fork := b.detached(t, at)
 			defer fork.Release()
 			if at == before {
 				clean = append(clean, fork)

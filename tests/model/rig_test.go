@@ -595,7 +595,7 @@ type passing struct {
 
 // half leaves out what a power cut left of a user's changes that were not
 // synced: a file at a place that it only passed through, torn if no checkpoint had synced
-// it, or bytes that stood there before and that no scan ever saw. They are on disk and
+// it, or bytes that were there before and that no scan ever saw. They are on disk and
 // were recorded as the user's, but for ignored names. All that was in history still is.
 func (g *rig) half(before, after wstest.Folder, unseen, known map[string]bool) {
 	named := func(p string) bool {
