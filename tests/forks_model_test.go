@@ -386,7 +386,9 @@ func (m *forkModel) retain() {
 		m.look(first)
 		m.exists(first, false) // its ids change meanwhile
 		m.p.purge(m.t, 0, first.id, "kept")
+		m.quiet.Lock() // it frees the packs of other workspaces too
 		m.p.verb(m.t, "gc", "--now")
+		m.quiet.Unlock()
 		m.look(first)
 		m.exists(first, true)
 		if found := need.Leaks(m.t, m.p.DataDir, secret); len(found) > 0 {
