@@ -16,7 +16,6 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -56,7 +55,7 @@ type Server struct {
 	wire    *Link               // to the primary, when it is the standby
 	process *os.Process
 	log     *syncBuffer
-	exited  chan struct{}
+	exited  <-chan struct{}
 	paused  []int
 	db      string // of SQL; empty: postgres
 }
@@ -257,21 +256,8 @@ func (s *Server) Start() {
 	_ = os.Remove(filepath.Join(s.dir, "postmaster.pid")) // of one that was killed
 	cmd := s.command("postgres", "-D", s.dir)
 	cmd.Stdout, cmd.Stderr = s.log, s.log
-	// The kernel ends the server with the thread that started it, so that thread
-	// is kept: a test process that is killed leaves no server.
-	dieWith(cmd.SysProcAttr)
-	started, exited := make(chan error), make(chan struct{})
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait()
-		}
-		close(exited)
-	}()
-	if err := <-started; err != nil {
+	exited, err := need.Start(cmd)
+	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.process, s.exited, s.paused = cmd.Process, exited, nil
