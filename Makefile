@@ -82,13 +82,13 @@ check: build lint ## build, lint, unit tests and one black-box pass, in some min
 	$(GO) test -vet=off -short $(RACED)
 	UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test -vet=off -short -run 'TestScripts|TestReadme|TestMCP$$' ./tests
 
-tools: ## install what the tests use beside Go (libgit2, isomorphic-git)
+tools: ## install what the tests use in addition to Go (libgit2, PostgreSQL, an S3 server)
 	tests/tools/setup
 
 # What -short leaves out: crashes and faults at every call, power cuts, models.
 # They run without the race detector, which makes them ten times as long; so do
 # the black boxes, which would watch but themselves with it.
-LONG  := ./tests ./gitstore ./internal/backup ./internal/blame ./internal/vfs ./internal/workspace ./tests/agents ./tests/clients ./tests/cluster ./tests/interop ./tests/model ./tests/openapi ./tests/powercut ./tests/ui
+LONG  := ./tests ./gitstore ./internal/backup ./internal/blame ./internal/blob ./internal/vfs ./internal/workspace ./tests/agents ./tests/clients ./tests/cluster ./tests/interop ./tests/model ./tests/openapi ./tests/powercut ./tests/ui
 RACED  = $$($(GO) list ./... | grep -vxE 'umbra/(internal/archtest|tests(/(agents|clients|cluster|interop|model|openapi|powercut|ui))?)')
 
 # Two packages at a time: while one waits for servers, disks or leases the other

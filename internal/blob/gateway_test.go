@@ -3,43 +3,27 @@ package blob_test
 import (
 	"context"
 	"crypto/rand"
-	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"umbra/internal/blob"
 	"umbra/internal/blob/blobtest"
+	"umbra/internal/cluster/clustertest"
 	"umbra/internal/need"
 )
 
-// TestGateway runs the suite and the checks of a start against versitygw, which
-// is built as a module of its own, so that its libraries are not the program's.
+// TestGateway runs the suite, the checks of a start and the tests of faults against
+// versitygw.
 func TestGateway(t *testing.T) {
 	need.Long(t, "the first build of versitygw takes minutes")
-	program := filepath.Join(t.TempDir(), "versitygw")
-	build := exec.Command(need.Tool(t, "go"), "build", "-trimpath", "-o", program, "github.com/versity/versitygw/cmd/versitygw")
-	build.Dir = filepath.Join("..", "..", "tests", "tools", "s3server")
-	if out, err := build.CombinedOutput(); err != nil {
-		need.Missing(t, "versitygw cannot be built: "+err.Error()+"\n"+string(out))
-	}
+	ctx := context.Background()
+	address := clustertest.NewLink(t, blobtest.Gateway(t)).Address()
 	blobtest.Env(t, blobtest.AccessKey, blobtest.SecretKey)
-	address, dir := freeAddress(t), t.TempDir()
-	need.NoError(t, os.Mkdir(filepath.Join(dir, blobtest.Bucket), 0o755))
-	ctx, stop := context.WithCancel(context.Background())
-	server := exec.CommandContext(ctx, program, "--port", address, "--access", blobtest.AccessKey, "--secret", blobtest.SecretKey, "--quiet", "posix", dir)
-	need.NoError(t, server.Start())
-	t.Cleanup(func() {
-		stop()
-		_ = server.Wait()
-	})
 	l := blob.Location{Bucket: blobtest.Bucket, Prefix: "check", Endpoint: "http://" + address, PathStyle: true, Region: "us-east-1"}
 	tune := quick
 	tune.Attempts = 1
 	if err := blob.Check(ctx, openS3(t, l, tune), l.Place(), one, true, time.Minute); err != nil {
-		t.Fatal(err) // it is tried until the server listens
+		t.Fatal(err)
 	}
 	said(t, blob.Check(ctx, openS3(t, l, quick), l.Place(), another, true, time.Minute),
 		"blobs_other_cluster", "s3://packs/check belongs to cluster "+one+"; the database is cluster "+another+".")
@@ -58,13 +42,10 @@ func TestGateway(t *testing.T) {
 	for op, err := range all(openS3(t, l, quick)) {
 		t.Run("bucket "+op, func(t *testing.T) { kind(t, err, blob.Refused) })
 	}
-}
-
-// freeAddress returns an address on which nothing listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	need.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
+	start = blobtest.StartGateway
+	defer func() { start = blobtest.Start }()
+	for name, test := range map[string]func(*testing.T){"cut": TestCutBodies, "replaced": TestReplacedWhileRead, "range ignored": TestRangeIgnored,
+		"slow": TestSlow, "answer lost": TestAnswerLost, "missing once": TestOneMissingAnswer} {
+		t.Run(name, test)
+	}
 }

@@ -17,11 +17,14 @@ import (
 	"umbra/internal/need"
 )
 
+// start starts the server of faulty; TestGateway replaces it.
+var start = blobtest.Start
+
 // faulty starts a server with the object "a" and returns a store on it.
 func faulty(t *testing.T, data []byte) (*blobtest.Server, *blob.S3) {
 	t.Helper()
 	blobtest.Env(t, blobtest.AccessKey, blobtest.SecretKey)
-	server := blobtest.Start(t)
+	server := start(t)
 	s := openS3(t, server.Location("p"), quick)
 	blobtest.Put(t, s, "a", data)
 	return server, s

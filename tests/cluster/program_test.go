@@ -33,7 +33,7 @@ func TestFaults(t *testing.T) {
 			kinds = append(kinds[:len(kinds):len(kinds)], all[rand.IntN(len(all))])
 		}
 	}
-	w := newWorld(t, 4)
+	w := newWorldOn(t, 4, blobtest.StartGateway(t))
 	settle := w.run(8)
 	for i, kind := range kinds {
 		m := w.members[rand.IntN(len(w.members))]
@@ -52,11 +52,16 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// newWorld starts engine, store and three nodes, and makes workspaces.
+// newWorld starts an engine, a store in memory and three nodes, and makes workspaces.
 func newWorld(t *testing.T, spaces int) *world {
 	t.Helper()
+	return newWorldOn(t, spaces, blobtest.Start(t))
+}
+
+func newWorldOn(t *testing.T, spaces int, store *blobtest.Server) *world {
+	t.Helper()
 	w := clients(t)
-	w.pair, w.s3 = clustertest.Start(t, clustertest.Options{Standby: true, Wire: true}), blobtest.Start(t)
+	w.pair, w.s3 = clustertest.Start(t, clustertest.Options{Standby: true, Wire: true}), store
 	for i := range 3 {
 		w.members = append(w.members, w.join(fmt.Sprintf("n%d", i+1), i == 0, place{outside: "127.0.0.1"}))
 	}

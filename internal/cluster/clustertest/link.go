@@ -2,6 +2,7 @@ package clustertest
 
 import (
 	"net"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -31,7 +32,7 @@ const (
 	Back
 )
 
-// NewLink starts a link to an address. It ends with the test.
+// NewLink starts a link to an address, or to a Unix domain socket's path. It ends with the test.
 func NewLink(t testing.TB, target string) *Link {
 	t.Helper()
 	return NewLinkAt(t, "127.0.0.1:0", target)
@@ -118,7 +119,11 @@ func (k *Link) serve(c net.Conn) {
 	if refuse {
 		return
 	}
-	d, err := net.Dial("tcp", target)
+	network := "tcp"
+	if strings.HasPrefix(target, "/") {
+		network = "unix"
+	}
+	d, err := net.Dial(network, target)
 	if err != nil {
 		return
 	}
