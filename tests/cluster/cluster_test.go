@@ -29,10 +29,8 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	p := clustertest.Start(t, clustertest.Options{Standby: true})
-	s3 := blobtest.Start(t)
 	return &rig{t: t, pair: p, url: strings.Replace(p.A.Database(t), "umbra@", "umbra:s3cret@", 1),
-		blobs: "s3://" + blobtest.Bucket + "/prod?region=us-east-1&path_style=true&endpoint=" + s3.URL,
-		env:   []string{"AWS_ACCESS_KEY_ID=" + blobtest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + blobtest.SecretKey}}
+		blobs: blobtest.At(blobtest.Start(t).URL, "prod"), env: blobtest.Credentials()}
 }
 
 // run runs a verb about the cluster, and reads its JSON.

@@ -187,7 +187,6 @@ func (w *world) undrain(m *member) {
 
 // verbs is the environment of verbs about the cluster, on links that no fault cuts.
 func (w *world) verbs() []string {
-	return []string{"AWS_ACCESS_KEY_ID=" + blobtest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + blobtest.SecretKey,
-		"UMBRA_CLUSTER_URL=" + w.pair.A.URL(w.pair.A.Address(), w.pair.B.Address()),
-		"UMBRA_CLUSTER_BLOBS=s3://" + blobtest.Bucket + "/prod?region=us-east-1&path_style=true&endpoint=" + w.s3.URL}
+	return append(blobtest.Credentials(), "UMBRA_CLUSTER_URL="+w.pair.A.URL(w.pair.A.Address(), w.pair.B.Address()),
+		"UMBRA_CLUSTER_BLOBS="+blobtest.At(w.s3.URL, "prod"))
 }

@@ -105,51 +105,15 @@ var faults = map[string]func(w *world, m *member){
 			pause(0.2)
 		}
 	},
-	"no way to the store": func(_ *world, m *member) {
-		m.store.Refuse()
-		pause(2)
-		m.store.Accept()
-	},
-	"the store is slow": func(w *world, _ *member) {
-		w.s3.Fail(blobtest.Faults{Delay: 3 * time.Second})
-		pause(2)
-		w.s3.Fail(blobtest.Faults{})
-	},
-	"the store fails": func(w *world, _ *member) {
-		w.s3.Fail(blobtest.Faults{Status: http.StatusServiceUnavailable, Code: "SlowDown"})
-		pause(2)
-		w.s3.Fail(blobtest.Faults{})
-	},
-	"an object is missing once": func(w *world, _ *member) {
-		w.s3.Fail(blobtest.Faults{Times: 1, Method: http.MethodGet, Status: http.StatusNotFound, Code: "NoSuchKey"})
-		pause(1)
-		w.s3.Fail(blobtest.Faults{})
-	},
-	"the store ignores ranges": func(w *world, _ *member) {
-		w.s3.Fail(blobtest.Faults{Method: http.MethodGet, Whole: true})
-		pause(1)
-		w.s3.Fail(blobtest.Faults{})
-	},
-	"the store does not say that it has an object": func(w *world, _ *member) {
-		w.s3.Fail(blobtest.Faults{Method: http.MethodPut, Swallow: true})
-		pause(2)
-		w.s3.Fail(blobtest.Faults{})
-	},
-	"bodies hang": func(w *world, _ *member) {
-		w.s3.Fail(blobtest.Faults{Method: http.MethodGet, Cut: 7, Hang: true})
-		pause(1)
-		w.s3.Fail(blobtest.Faults{})
-	},
-	"the store is slow for long": func(w *world, _ *member) {
-		w.s3.Fail(blobtest.Faults{Delay: 10 * time.Second})
-		pause(8)
-		w.s3.Fail(blobtest.Faults{})
-	},
-	"bodies are cut": func(w *world, _ *member) {
-		w.s3.Fail(blobtest.Faults{Method: http.MethodGet, Cut: 7})
-		pause(1)
-		w.s3.Fail(blobtest.Faults{})
-	},
+	"no way to the store":                          whileStopping(2, func(_ *world, m *member) { m.store.Refuse() }, func(_ *world, m *member) { m.store.Accept() }),
+	"the store is slow":                            store(blobtest.Faults{Delay: 3 * time.Second}, 2),
+	"the store fails":                              store(blobtest.Faults{Status: http.StatusServiceUnavailable, Code: "SlowDown"}, 2),
+	"an object is missing once":                    store(blobtest.Faults{Times: 1, Method: http.MethodGet, Status: http.StatusNotFound, Code: "NoSuchKey"}, 1),
+	"the store ignores ranges":                     store(blobtest.Faults{Method: http.MethodGet, Whole: true}, 1),
+	"the store does not say that it has an object": store(blobtest.Faults{Method: http.MethodPut, Swallow: true}, 2),
+	"bodies hang":                                  store(blobtest.Faults{Method: http.MethodGet, Cut: 7, Hang: true}, 1),
+	"the store is slow for long":                   store(blobtest.Faults{Delay: 10 * time.Second}, 8),
+	"bodies are cut":                               store(blobtest.Faults{Method: http.MethodGet, Cut: 7}, 1),
 	"the standby pauses": func(w *world, _ *member) {
 		w.pair.B.Pause()
 		pause(1.5)
@@ -206,6 +170,26 @@ var faults = map[string]func(w *world, m *member){
 		}
 		w.pair.A, w.pair.B = w.pair.B, w.pair.A
 	},
+}
+
+// store returns a fault of the store, which lasts while an owner stops.
+func store(f blobtest.Faults, leases float64) func(*world, *member) {
+	return whileStopping(leases, func(w *world, _ *member) { w.s3.Fail(f) }, func(w *world, _ *member) { w.s3.Fail(blobtest.Faults{}) })
+}
+
+// whileStopping returns a fault that lasts while an owner stops, seals what it releases,
+// and other nodes take that over: nodes seldom use the store at other times.
+func whileStopping(leases float64, fail, mend func(w *world, owner *member)) func(*world, *member) {
+	return func(w *world, _ *member) {
+		m := w.ownerOf(rand.IntN(len(w.spaces)))
+		fail(w, m)
+		m.setPaused(true)
+		m.server.Signal(syscall.SIGTERM)
+		pause(leases)
+		mend(w, m)
+		w.kill(m)
+		m.restart()
+	}
 }
 
 // pause waits for a while, in leases.

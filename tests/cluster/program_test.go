@@ -37,18 +37,18 @@ func TestFaults(t *testing.T) {
 	settle := w.run(8)
 	for i, kind := range kinds {
 		m := w.members[rand.IntN(len(w.members))]
-		before := w.acknowledged()
+		before, failed := w.acknowledged(), w.s3.Failed()
 		begun := time.Now()
 		faults[kind](w, m)
 		w.recovered(fmt.Sprintf("%d: %s of %s", i, kind, m.name))
-		t.Logf("%d: %s of %s: %d acknowledged, %d meanwhile, %v", i, kind, m.name, w.acknowledged(), w.acknowledged()-before, time.Since(begun).Round(10*time.Millisecond))
+		t.Logf("%d: %s of %s: %d acknowledged, %d meanwhile, %d requests to the store met a fault, %v", i, kind, m.name, w.acknowledged(), w.acknowledged()-before, w.s3.Failed()-failed, time.Since(begun).Round(10*time.Millisecond))
 		if t.Failed() {
 			break
 		}
 	}
 	settle()
-	if got := w.acknowledged(); got < 10*len(kinds) {
-		t.Errorf("only %d writes were acknowledged", got)
+	if got, failed := w.acknowledged(), w.s3.Failed(); got < 10*len(kinds) || failed == 0 && len(kinds) >= len(short) {
+		t.Errorf("only %d writes were acknowledged, and %d requests to the store met a fault", got, failed)
 	}
 }
 
@@ -85,8 +85,8 @@ func (w *world) join(name string, first bool, at place) *member {
 	m := &member{name: name, front: link("127.0.0.1:1"), store: link(strings.TrimPrefix(w.s3.URL, "http://")),
 		engines: []*clustertest.Link{link(w.pair.A.Address()), link(w.pair.B.Address())}}
 	url := w.pair.A.URL(m.engines[0].Address(), m.engines[1].Address())
-	blobs := "s3://" + blobtest.Bucket + "/prod?region=us-east-1&path_style=true&endpoint=http://" + m.store.Address()
-	env := []string{"AWS_ACCESS_KEY_ID=" + blobtest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + blobtest.SecretKey}
+	blobs := blobtest.At("http://"+m.store.Address(), "prod")
+	env := blobtest.Credentials()
 	if first {
 		if status, stdout, stderr := harness.Run(w.t, env, "cluster", "init", "--lease", lease.String(), "--cluster", url, "--blobs", blobs); status != 0 {
 			w.t.Fatalf("init: %s%s", stdout, stderr)

@@ -126,7 +126,7 @@ func newFleet(t testing.TB, opts Options) *fleet {
 	}
 	name := strings.TrimPrefix(u.Path, "/")
 	t.Cleanup(func() { common.engine.Drop(name) })
-	f.blobs = "s3://" + blobtest.Bucket + "/" + name + "?region=us-east-1&path_style=true&endpoint=" + common.store.URL
+	f.blobs = blobtest.At(common.store.URL, name)
 	for range n {
 		f.fronts = append(f.fronts, clustertest.NewLink(t, "127.0.0.1:1"))
 	}
@@ -146,8 +146,7 @@ func (f *fleet) home(i int) string { return filepath.Join(f.dir, fmt.Sprintf("n%
 
 // env is the environment of a program that uses the cluster.
 func (f *fleet) env() []string {
-	return []string{"AWS_ACCESS_KEY_ID=" + blobtest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + blobtest.SecretKey,
-		"UMBRA_CLUSTER_URL=" + f.url, "UMBRA_CLUSTER_BLOBS=" + f.blobs, "UMBRA_CLUSTER_REPLICATION=none"}
+	return append(blobtest.Credentials(), "UMBRA_CLUSTER_URL="+f.url, "UMBRA_CLUSTER_BLOBS="+f.blobs, "UMBRA_CLUSTER_REPLICATION=none")
 }
 
 // launch starts the nodes.

@@ -38,6 +38,7 @@ type Server struct {
 	mu       sync.Mutex
 	faults   Faults
 	requests map[string]int // by method
+	failed   int
 }
 
 // Faults is how a server fails. The zero value is a healthy one.
@@ -65,6 +66,16 @@ func start(t testing.TB, s *Server) *Server {
 	t.Cleanup(h.Close)
 	s.URL = h.URL
 	return s
+}
+
+// Credentials returns the environment of a program that uses the server.
+func Credentials() []string {
+	return []string{"AWS_ACCESS_KEY_ID=" + AccessKey, "AWS_SECRET_ACCESS_KEY=" + SecretKey}
+}
+
+// At returns the URL, as cluster.blobs has it, of a store below prefix at an endpoint.
+func At(endpoint, prefix string) string {
+	return "s3://" + Bucket + "/" + prefix + "?region=us-east-1&path_style=true&endpoint=" + endpoint
 }
 
 // Location returns where a store below prefix is.
@@ -101,6 +112,13 @@ func (s *Server) Requests(method string) int {
 	return s.requests[method]
 }
 
+// Failed returns how many requests met a fault.
+func (s *Server) Failed() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
+}
+
 // fault returns how this request fails.
 func (s *Server) fault(method string) Faults {
 	s.mu.Lock()
@@ -109,6 +127,9 @@ func (s *Server) fault(method string) Faults {
 	f := s.faults
 	if f.Method != "" && f.Method != method {
 		return Faults{}
+	}
+	if f != (Faults{}) {
+		s.failed++
 	}
 	if s.faults.Times > 0 {
 		if s.faults.Times--; s.faults.Times == 0 {
