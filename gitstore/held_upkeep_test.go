@@ -234,3 +234,43 @@ func TestStalePacks(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// What a merge superseded in the directory of an owner that lost the workspace before the
+// log knew of it is in use again when that owner has it back: the packs that the log names.
+func TestMergeBeforeTakeover(t *testing.T) {
+	ctx := t.Context()
+	for _, trusted := range []string{"", "boot"} {
+		m := sinktest.NewMemory()
+		dir := vfs.NewMem(vfs.MemOptions{})
+		here := func(o *Options) { o.FS, o.Boot = dir, trusted }
+		s := onSink(t, m, here)
+		for i := range mergeWidth {
+			mustPut(t, s, "", fmt.Sprint("f", i), "1\n")
+			need.NoError(t, s.Seal(ctx))
+		}
+		m.OnCall = func(c sinktest.Call) sinktest.Fault {
+			if c.Op == "swap" {
+				return sinktest.FencedNot
+			}
+			return sinktest.None
+		}
+		if err := s.Maintain(ctx); !errors.Is(err, sink.ErrFenced) {
+			t.Fatalf("the owner was to lose the workspace between a merge and its swap: %v", err)
+		}
+		m.OnCall = nil
+		_ = s.Close(ctx)
+		other := onSink(t, m)
+		mustPut(t, other, "", "g", "1\n")
+		closeStore(t, other)
+		s = onSink(t, m, here)
+		mustPut(t, s, "", "h", "1\n")
+		need.NoError(t, s.Seal(ctx))
+		closeStore(t, s)
+		m.Sweep()
+		next := onSink(t, m)
+		if rep, err := next.Verify(ctx, nil); err != nil || len(rep.Problems) > 0 || next.Tip().Seq != mergeWidth+2 {
+			t.Error(rep.Problems, err, next.Tip())
+		}
+		closeStore(t, next)
+	}
+}

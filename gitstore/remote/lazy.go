@@ -181,8 +181,7 @@ func (f *lazyPack) finish(ctx context.Context) error {
 		return sink.BlobsUnavailable(fmt.Errorf("%s: %w: other bytes than those that were put", f.p.Name, pack.ErrCorrupt))
 	}
 	name, file := f.to.part(&f.p), f.to.file(&f.p)
-	err := errors.Join(replace(f.to.FS, file+".keep", []byte(f.to.Keep(f.p.Through))),
-		f.to.FS.Rename(name+".pack", file+".pack"), f.to.FS.Rename(name+".idx", file+".idx"))
+	err := errors.Join(f.to.keep(&f.p), f.to.FS.Rename(name+".pack", file+".pack"), f.to.FS.Rename(name+".idx", file+".idx"))
 	f.done = err == nil
 	return err
 }

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -76,6 +77,9 @@ func Restore(ctx context.Context, l *Log, tail *sink.Tail, to *Place) error {
 	atOnceBytes := int64(2 * SmallPack)
 	for _, p := range newest {
 		if _, err := to.FS.Lstat(to.file(&p) + ".idx"); err == nil {
+			if err := to.keep(&p); err != nil {
+				return err
+			}
 			continue
 		}
 		whole := p.Size <= SmallPack && p.Size <= atOnceBytes
@@ -179,6 +183,16 @@ func (to *Place) keepSound(ctx context.Context, held map[string]sink.Pack) error
 	return replace(to.FS, BootFile, []byte(to.Boot+"\n"))
 }
 
+// keep gives a pack that is here its .keep: a merge that the log does not know may have
+// superseded it before another had the workspace.
+func (to *Place) keep(p *sink.Pack) error {
+	name, want := to.file(p)+".keep", []byte(to.Keep(p.Through))
+	if have, err := vfs.ReadFile(to.FS, name); err == nil && bytes.Equal(have, want) {
+		return nil
+	}
+	return replace(to.FS, name, want)
+}
+
 // fetchFile gives a file of the manifest its place.
 func (to *Place) fetchFile(ctx context.Context, k Fetcher, f *sink.File) error {
 	data := f.Data
@@ -221,8 +235,7 @@ func (to *Place) fetchPack(ctx context.Context, k Fetcher, p *sink.Pack) error {
 	if err := fetchPack(ctx, k, to.FS, p, temp+".pack", temp+".idx"); err != nil {
 		return err
 	}
-	return errors.Join(replace(to.FS, file+".keep", []byte(to.Keep(p.Through))),
-		to.FS.Rename(temp+".pack", file+".pack"), to.FS.Rename(temp+".idx", file+".idx"))
+	return errors.Join(to.keep(p), to.FS.Rename(temp+".pack", file+".pack"), to.FS.Rename(temp+".idx", file+".idx"))
 }
 
 // writeRefs gives git's refs and the ref log the manifest's values.
