@@ -71,6 +71,34 @@ func TestForkMountedMomentBeneath(t *testing.T) {
 	}
 }
 
+// Nor is a directory that the parent moves away and back, whenever a mounted fork looks.
+func TestForkMountedMovedBeneath(t *testing.T) {
+	p := newProject(t, map[string]string{"w/x": "x\n", "w/y": "y\n"})
+	task := p.task(t)
+	for range 4 {
+		forks, log := map[string]string{}, 0
+		for range 8 {
+			dir := filepath.Join(t.TempDir(), "fork")
+			id := mountedFork(t, p, "/workspaces/"+task.str("workspace_id"), dir, nil)
+			forks[id], log = dir, len(p.log(t, id))
+		}
+		for range 4 {
+			p.post(t, "/tasks/"+task.ID+"/move", map[string]any{"from": "w", "to": "v"}).want(t, 200)
+			p.post(t, "/tasks/"+task.ID+"/move", map[string]any{"from": "v", "to": "w"}).want(t, 200)
+		}
+		for id, dir := range forks {
+			p.post(t, "/workspaces/"+id+"/sync", map[string]any{}).want(t, 200)
+			if got := p.log(t, id); len(got) != log {
+				t.Errorf("the fork's history has %+v", got[:len(got)-log])
+			}
+			if got := sh(t, dir, "cat w/x w/y"); got != "x\ny\n" {
+				t.Errorf("the fork has %q", got)
+			}
+			p.call(t, "DELETE", "/workspaces/"+id+"?force=true", nil).want(t, 204)
+		}
+	}
+}
+
 // A workspace is deleted with force although layers at a path show its directory: they take
 // over what they showed, also where the directory goes with it and a process uses the
 // layer's.

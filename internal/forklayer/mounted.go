@@ -1,13 +1,11 @@
 package forklayer
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
-	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/layer"
 )
@@ -65,14 +63,14 @@ func (m Mounted) Unmount(force bool) error {
 	return m.shown().Unmount(force)
 }
 
-// seenFile has the parent's commit up to which what changed below is put back: its number
-// and its id. One that a crash leaves older has more put back.
+// seenFile has the number of the parent's commit up to which what changed below is put back.
+// One that a crash leaves older has more put back.
 const seenFile = "seen"
 
-// SetSeen notes the parent's commit up to which what changed below is put back.
-func (m Mounted) SetSeen(seq uint64, commit object.ID) error {
+// SetSeen notes a number for seenFile.
+func (m Mounted) SetSeen(seq uint64) error {
 	name := filepath.Join(m.Dir, seenFile)
-	err := os.WriteFile(name+".new", []byte(strconv.FormatUint(seq, 10)+" "+commit.String()+"\n"), 0o600)
+	err := os.WriteFile(name+".new", []byte(strconv.FormatUint(seq, 10)+"\n"), 0o600)
 	if err == nil {
 		err = os.Rename(name+".new", name)
 	}
@@ -80,13 +78,12 @@ func (m Mounted) SetSeen(seq uint64, commit object.ID) error {
 }
 
 // Seen returns what SetSeen wrote; false where nothing, or nothing whole, is there.
-func (m Mounted) Seen() (seq uint64, commit object.ID, ok bool) {
+func (m Mounted) Seen() (seq uint64, ok bool) {
 	raw, err := os.ReadFile(filepath.Join(m.Dir, seenFile))
-	if err != nil {
-		return 0, commit, false
+	number, whole := strings.CutSuffix(string(raw), "\n")
+	if err != nil || !whole {
+		return 0, false
 	}
-	number, hex, _ := strings.Cut(strings.TrimSpace(string(raw)), " ")
 	seq, err = strconv.ParseUint(number, 10, 64)
-	commit, ierr := object.ParseID(hex)
-	return seq, commit, errors.Join(err, ierr) == nil
+	return seq, err == nil
 }

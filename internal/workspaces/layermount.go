@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 
+	"umbra/gitstore"
 	"umbra/internal/errs"
 	"umbra/internal/forklayer"
 	"umbra/internal/layer"
@@ -56,7 +57,7 @@ func (m *Manager) MountLayer(ctx context.Context, parent *workspace.Workspace, i
 	tip := below.Store().Tip() // of before: what changes meanwhile is put back
 	below.Release()
 	if err = m.layerOf(r).Mount(); err == nil {
-		return m.layerOf(r).SetSeen(tip.Seq, tip.Commit)
+		return m.layerOf(r).SetSeen(tip.Seq)
 	}
 	if errors.Is(err, layer.ErrUnsupported) {
 		return ErrNoMount(err)
@@ -207,7 +208,7 @@ func (m *Manager) Needed(name string) (bool, error) {
 
 // belowSeq returns the number up to which what changed below a mounted fork is put back.
 func (m *Manager) belowSeq(ctx context.Context, r Record) uint64 {
-	if seq, _, ok := m.layerOf(r).Seen(); ok {
+	if seq, ok := m.layerOf(r).Seen(); ok {
 		return seq
 	}
 	w, err := m.below(ctx, r)
@@ -225,13 +226,14 @@ type beneath struct {
 }
 
 // Own is of reconcile.Beneath. A file that was the fork's alone leaves nothing in the upper
-// directory when it is removed: it was the parent's if the parent removed it since.
+// directory when it is removed. One that went from the parent's directory was seen there
+// since the last commit up to which all that the parent changed is put back.
 func (b *beneath) Own(ctx context.Context, p wspath.Path, gone bool) (bool, error) {
 	own, err := layer.Decides(b.m.layerOf(b.r).Overlay().Upper, string(p))
 	if err != nil || own || !gone {
 		return own, err
 	}
-	_, commit, ok := b.m.layerOf(b.r).Seen()
+	seen, ok := b.m.layerOf(b.r).Seen()
 	if !ok {
 		return true, nil
 	}
@@ -243,19 +245,27 @@ func (b *beneath) Own(ctx context.Context, p wspath.Path, gone bool) (bool, erro
 		return false, err
 	}
 	defer w.Release()
+	// Between a request's commit and its end on disk history and directory differ.
+	ctx, release, err := w.Hold(ctx, []wspath.Path{p})
+	if err != nil {
+		return false, err
+	}
+	defer release()
 	if err := w.LookAt(ctx, []wspath.Path{p}); err != nil {
 		return false, err
 	}
-	then, err := w.Store().SnapshotOf(ctx, commit)
-	if err != nil {
-		return false, err
-	}
-	_, had, err := then.Lookup(p)
-	if err != nil {
-		return false, err
-	}
-	_, has, err := w.Store().Snapshot().Lookup(p)
-	return !had || has, err
+	had := false
+	err = w.Store().Records(ctx, seen, w.Store().Tip().Seq, func(r gitstore.Record) error {
+		if had {
+			return nil
+		}
+		then, err := w.Store().SnapshotOf(ctx, r.Commit)
+		if err == nil {
+			_, had, err = then.Lookup(p)
+		}
+		return err
+	})
+	return !had, err
 }
 
 func (b *beneath) Removed(p wspath.Path) bool {
@@ -320,7 +330,7 @@ func (m *Manager) guardLayer(ctx context.Context, fork *workspace.Workspace, r R
 			m.opt.Log.Warn("changes of the parent's files are seen in a fork until its next scan", "workspace", r.ID, "error", err)
 			failed = true // what was not put back is seen again at the next start
 		} else if err == nil && !failed {
-			return m.layerOf(r).SetSeen(e.Commit.Seq, e.Commit.ID)
+			return m.layerOf(r).SetSeen(e.Commit.Seq)
 		}
 		return ctx.Err()
 	})
