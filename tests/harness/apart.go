@@ -37,6 +37,7 @@ var apart = map[string]string{
 	"TestDoctorFindsWhatHurts":    "it breaks a directory and the data directory of one server",
 	"TestBackupUnderLoad":         noBackup, "TestBackupSecondTime": noBackup, "TestBackupOfNothing": noBackup, "TestBackupRefuses": noBackup,
 	"TestBackupServerKilled": noBackup, "TestBackupCutHistory": noBackup, "TestRestoreDamaged": noBackup, "TestRestorePublishes": noBackup,
+	"TestRestorePublishesForks":   noBackup,
 	"TestStockGitAfterARestore":   noBackup,
 	"TestExportWorkspace":         "it has umbra export read a data directory without a server, and a node's is a copy",
 	"TestUnreadable":              "it makes the data directory another user's, and each node has its own",
@@ -44,8 +45,6 @@ var apart = map[string]string{
 	"TestToolsetVirtual":          "it looks at a repository in the data directory, which is a copy",
 	// umbra gc is about the histories that the asked server has.
 	"TestRetention": "it has one node's umbra gc report on another's directory",
-	// Measured next to a single server's.
-	"TestToolsetCallCost": "half of the calls are forwarded, and it compares costs of single requests",
 	// When a session was used last is exact to a minute.
 	"TestSessionExpires": "it has sessions of 2 s, and the time of use is exact to a minute",
 }
