@@ -16,9 +16,9 @@ import (
 // Three owners take turns at random, each with a directory that it had before, and lose the
 // log at any of its calls: each finds every commit that was acknowledged, and a sound history.
 func TestOwnersInTurn(t *testing.T) {
-	rounds := 80
+	rounds := 40
 	if testing.Short() {
-		rounds = 8
+		rounds = 2
 	} else if os.Getenv("UMBRA_SOAK") != "" {
 		rounds = 4000
 	}
