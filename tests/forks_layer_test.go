@@ -263,7 +263,16 @@ func TestForkLayerDelete(t *testing.T) {
 	}
 	_ = cmd.Wait()
 	eventually(t, func() bool {
-		return p.call(t, "GET", "/layers", nil).want(t, 200).list(t, "layers")[0]["running"] == false
+		for range max(1, harness.Nodes()) { // each lists it
+			list := p.call(t, "GET", "/layers", nil).want(t, 200).list(t, "layers")
+			if len(list) != 1 {
+				t.Fatalf("the layers are %v", list)
+			}
+			if list[0]["running"] == true {
+				return false
+			}
+		}
+		return true
 	})
 	for _, k := range p.call(t, "GET", "/tasks?workspace="+fork+"&status=executing", nil).want(t, 200).list(t, "tasks") {
 		p.call(t, "PATCH", "/tasks/"+k["task_id"].(string), map[string]any{"status": "failed"}).want(t, 200)

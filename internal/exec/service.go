@@ -293,7 +293,11 @@ func (s *Service) Elsewhere() ([]Layer, error) {
 	}
 	var out []Layer
 	for _, r := range list {
-		if rec, known := s.o.Workspaces.Record(r.Workspace); r.Layer && known && s.o.Workspaces.Elsewhere(rec) {
+		if rec, known := s.o.Workspaces.Record(r.Workspace); !r.Layer || !known || s.o.Workspaces.Here(rec) {
+			continue
+		}
+		// One of a fork that this server has not opened since it started may be its own.
+		if _, err := s.load(r.ID, nil); errs.Is(err, errs.NotFound) {
 			out = append(out, Layer{ID: r.ID, Workspace: r.Workspace, Begun: r.Begun})
 		}
 	}
