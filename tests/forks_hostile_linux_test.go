@@ -73,7 +73,9 @@ func TestForkWithAMountInside(t *testing.T) {
 		need.Missing(t, "no bind mounts: "+err.Error())
 	}
 	defer func() { _ = syscall.Unmount(at, 0) }()
-	borrows := filepath.Join(p.forks(t, id, map[string]any{"kind": "virtual"})[0]["git_dir"].(string), "objects/info/alternates")
+	fork := p.forks(t, id, map[string]any{"kind": "virtual"})[0]
+	p.log(t, fork["id"].(string)) // a node of a cluster makes the repository when it opens the fork
+	borrows := filepath.Join(fork["git_dir"].(string), "objects/info/alternates")
 	p.call(t, "DELETE", id+"?force=true", nil).fails(t, 409, "mounted_inside")
 	p.call(t, "GET", id, nil).want(t, 200)
 	if _, err := os.Stat(borrows); err != nil {

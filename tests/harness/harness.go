@@ -309,6 +309,18 @@ func (s *Server) First() *Server {
 		opts: s.opts, t: s.t, nodes: s.nodes[:1], doc: s.doc}
 }
 
+// DataDirs are the data directories of all nodes, or the one of a single server.
+func (s *Server) DataDirs() []string {
+	if s.fleet == nil {
+		return []string{s.DataDir}
+	}
+	var list []string
+	for i := range s.fleet.fronts {
+		list = append(list, s.fleet.home(i))
+	}
+	return list
+}
+
 // Stdout is what the program wrote to standard output so far.
 func (s *Server) Stdout() string { return s.nodes[0].stdout.String() }
 
