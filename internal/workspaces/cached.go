@@ -49,7 +49,7 @@ func (m *Manager) trimCaches(ctx context.Context) {
 
 // TrimCaches counts the copies of logs. Where they have more bytes than
 // Options.CacheLimit, those of workspaces that are not open are removed, the ones used
-// longest ago first. Nothing is lost by it: a copy has nothing that its log has not.
+// longest ago first. Nothing is lost by it: what a layer has is kept, and a log has the rest.
 func (m *Manager) TrimCaches(ctx context.Context) error {
 	list, err := m.cachedCopies(ctx)
 	if err != nil {
@@ -68,7 +68,7 @@ func (m *Manager) TrimCaches(ctx context.Context) error {
 		if total <= limit || ctx.Err() != nil {
 			break
 		}
-		gone, failed := m.dropCache(c.id)
+		gone, failed := m.dropCache(c.id, false)
 		if gone {
 			total -= c.bytes
 		}
@@ -106,8 +106,8 @@ func (m *Manager) cachedCopies(ctx context.Context) (list []cached, err error) {
 	return list, err
 }
 
-// sizeOf adds up the files of a copy, without those that are removed meanwhile or were
-// put aside.
+// sizeOf adds up the files of a copy, without those that are removed meanwhile, were
+// put aside, or are a layer's.
 func sizeOf(ctx context.Context, all vfs.FS, dir string) (bytes int64, err error) {
 	names, err := all.ReadDir(dir)
 	if vfs.IsAbsent(err) {
@@ -123,7 +123,7 @@ func sizeOf(ctx context.Context, all vfs.FS, dir string) (bytes int64, err error
 		name := path.Join(dir, e.Name)
 		info, failed := all.Lstat(name)
 		switch {
-		case failed != nil || keptAside(name):
+		case failed != nil || keptAside(name) || path.Base(name) == layerDir && path.Dir(path.Dir(name)) == ".":
 		case info.IsDir():
 			var more int64
 			more, err = sizeOf(ctx, all, name)
@@ -141,8 +141,9 @@ func keptAside(name string) bool {
 	return path.Base(path.Dir(name)) == journal.Dir && strings.HasPrefix(path.Base(name), remote.Orphaned)
 }
 
-// dropCache removes the copy of a workspace that is not open.
-func (m *Manager) dropCache(id string) (gone bool, err error) {
+// dropCache removes the copy of a workspace that is not open; what a layer has, which may
+// be ignored files, only with its history.
+func (m *Manager) dropCache(id string, layer bool) (gone bool, err error) {
 	m.mu.Lock()
 	if m.stopped || m.open[id] != nil {
 		m.mu.Unlock()
@@ -168,12 +169,15 @@ func (m *Manager) dropCache(id string) (gone bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	kept := 0
 	for _, e := range names {
-		if e.Name != remote.BootFile && e.Name != journal.Dir {
+		switch {
+		case e.Name == layerDir && !layer:
+			kept++
+		case e.Name != remote.BootFile && e.Name != journal.Dir:
 			err = errors.Join(err, vfs.RemoveAll(dir, e.Name))
 		}
 	}
-	kept := 0
 	names, failed := dir.ReadDir(journal.Dir)
 	if failed != nil && !vfs.IsAbsent(failed) {
 		err = errors.Join(err, failed)

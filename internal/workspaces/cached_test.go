@@ -36,18 +36,24 @@ func TestTrimCaches(t *testing.T) {
 	older, err := os.Stat(journals(1))
 	must(t, err)
 	must(t, os.Chtimes(journals(0), older.ModTime(), older.ModTime().Add(-1e9)))
+	ignored := filepath.Join(a.m.LayerDirOf(ids[0]), "files", "ignored") // no log has it
+	must(t, os.MkdirAll(filepath.Dir(ignored), 0o700))
+	must(t, os.WriteFile(ignored, make([]byte, 1<<20), 0o600))
 	own := a.m.dirOf("own-00000000")
 	must(t, os.MkdirAll(filepath.Join(own, "repo.git"), 0o700))
 
 	must(t, a.m.TrimCaches(t.Context()))
 	all := a.m.Cached()
-	if all == 0 || !exists(dir(0)) {
+	if all == 0 || all >= 1<<20 || !exists(dir(0)) {
 		t.Fatalf("%d bytes, of which none are too many", all)
 	}
 	limit.Store(all - 1)
 	must(t, a.m.TrimCaches(t.Context()))
-	if exists(dir(0)) || !exists(dir(1)) || a.m.Cached() >= all {
-		t.Errorf("the one used first is there: %v, the other: %v; %d of %d bytes", exists(dir(0)), exists(dir(1)), a.m.Cached(), all)
+	if !exists(ignored) {
+		t.Error("a file of a layer was removed")
+	}
+	if exists(filepath.Join(dir(0), "repo.git")) || !exists(dir(1)) || a.m.Cached() >= all {
+		t.Errorf("the one used first is there: %v, the other: %v; %d of %d bytes", exists(filepath.Join(dir(0), "repo.git")), exists(dir(1)), a.m.Cached(), all)
 	}
 	aside := filepath.Join(journals(1), remote.Orphaned+"3-4", "repo.git")
 	must(t, os.MkdirAll(aside, 0o700))

@@ -234,7 +234,7 @@ func (m *Manager) unfollow(g *generation) {
 func (m *Manager) DropCopies(_ context.Context, id string) (err error) {
 	m.dropFollowers(m.opt.Now().Add(time.Hour), m.Family(id))
 	if _, other := os.Stat(filepath.Join(m.dirOf(id), remote.BootFile)); other == nil { // else it is no copy
-		_, err = m.dropCache(id)
+		_, err = m.dropCache(id, true)
 	}
 	if left, _ := filepath.Glob(filepath.Join(m.followersDir(), id+".*")); err == nil && len(left) > 0 {
 		err = errs.New(errs.Unavailable, "busy", "Requests still read the workspace.")

@@ -33,9 +33,11 @@ func (m *Manager) layerOf(r Record) forklayer.Mounted {
 	return l
 }
 
+const layerDir = "layer"
+
 // LayerDirOf is the directory, in a fork's part of the data directory, of what a layer has
 // over the parent's directory.
-func (m *Manager) LayerDirOf(id string) string { return filepath.Join(m.dirOf(id), "layer") }
+func (m *Manager) LayerDirOf(id string) string { return filepath.Join(m.dirOf(id), layerDir) }
 
 // MountLayer mounts a layer over a workspace's directory at an empty one, for ForkCopy
 // with the same id. Until that, UnmountLayer takes it away.
