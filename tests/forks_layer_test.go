@@ -427,7 +427,7 @@ func TestForkLayerAfterPowerFailure(t *testing.T) {
 		t.Fatalf("the fork shows %q", got)
 	}
 	p.Stop()
-	top := filepath.Join(p.DataDir, "workspaces", id, "layer")
+	top := p.Find("workspaces", id, "layer")
 	sh(t, top, `for f in files/a files/d/x; do test -s $f; : > $f; done; sed -i 's/"boot":"[^"]*"/"boot":"another"/' placed.json`)
 	p.Restart()
 	log := len(p.log(t, id))

@@ -309,6 +309,7 @@ func (m *forkModel) fork() {
 	made := m.p.forks(m.t, "/workspaces/"+of.id, body)[0]
 	f := &modelFork{id: made["id"].(string), git: made["git_dir"].(string), kind: body["kind"].(string), dir: dir, depth: of.depth + 1, of: of, names: maps.Clone(of.names), base: maps.Clone(of.names), then: of.other}
 	m.note("%s: fork %s of kind %s", of.id, f.id, f.kind)
+	m.p.log(m.t, f.id) // a node of a cluster makes the repository when it opens the fork
 	if base := harness.Git(m.t, f.git, "rev-parse", "refs/heads/shadow"); base != made["fork_at"] {
 		m.fatalf("git sees %s, not %s", base, made["fork_at"])
 	}

@@ -135,11 +135,12 @@ func TestForkMounted(t *testing.T) {
 	check()
 	// The mount of another data directory, of which this one is a copy, is not its own.
 	p.Stop()
-	sh(t, p.DataDir, "cd workspaces/"+id+"/layer; mkdir was; mv upper work was")
+	layer := p.Find("workspaces", id, "layer")
+	sh(t, layer, "mkdir was; mv upper work was")
 	p.Restart()
 	p.post(t, fork+"/sync", map[string]any{}).fails(t, 409, "workspace_missing")
 	p.Stop()
-	sh(t, p.DataDir, "cd workspaces/"+id+"/layer; rm -r upper work; mv was/* .; rmdir was")
+	sh(t, layer, "rm -r upper work; mv was/* .; rmdir was")
 	p.Restart()
 	check()
 
@@ -203,7 +204,7 @@ func TestForkMountedPlaces(t *testing.T) {
 	try(filepath.Join(p.dir, "inside"), "workspace_overlaps", 409)
 	try(filepath.Join(top, "parent/inside"), "workspace_overlaps", 409)
 	try(filepath.Join(dir, "inside"), "workspace_overlaps", 409)
-	try(filepath.Join(p.DataDir, "workspaces/x"), "workspace_not_allowed", 403)
+	try(filepath.Join(filepath.Dir(p.Find("workspaces", id)), "x"), "workspace_not_allowed", 403)
 	p.absent(t, "inside")
 	if got := sh(t, top, "ls; cat full/mine"); got != "empty\nfork\nfull\nlink\nparent\nsame\nmine\n" {
 		t.Errorf("there is\n%s", got)

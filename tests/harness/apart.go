@@ -45,6 +45,13 @@ var apart = map[string]string{
 	"TestToolsetVirtual":          "it looks at a repository in the data directory, which is a copy",
 	// umbra gc is about the histories that the asked server has.
 	"TestRetention": "it has one node's umbra gc report on another's directory",
+	// What no history has of a layer is at the node that had the directory (fleet.md, Directories).
+	"TestForkLayerParentDeleted": "it asks for ignored files of layers whose directory's workspace was deleted, which one node has",
+	"TestForkLayerPurge":         "it asks for ignored files of layers whose directory's workspace was deleted, which one node has",
+	"TestForkBelowPurge":         "it asks for ignored files of layers whose directory's workspace was deleted, which one node has",
+	// One node of several is killed there.
+	"TestForkPathTakenAndKilled": "it kills one process at a system call, and another node may make the fork",
+	"TestForkKilledAtCalls":      "it kills one process at a system call, and another node may make the fork",
 	// When a session was used last is exact to a minute.
 	"TestSessionExpires": "it has sessions of 2 s, and the time of use is exact to a minute",
 }

@@ -321,6 +321,19 @@ func (s *Server) DataDirs() []string {
 	return list
 }
 
+// Find returns the path of a file of the data directory; of several nodes', of the one that has it.
+func (s *Server) Find(names ...string) string {
+	s.t.Helper()
+	for _, dir := range s.DataDirs() {
+		path := filepath.Join(append([]string{dir}, names...)...)
+		if _, err := os.Lstat(path); err == nil {
+			return path
+		}
+	}
+	s.t.Fatalf("no data directory has %s", filepath.Join(names...))
+	return ""
+}
+
 // Stdout is what the program wrote to standard output so far.
 func (s *Server) Stdout() string { return s.nodes[0].stdout.String() }
 
