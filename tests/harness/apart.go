@@ -42,6 +42,7 @@ var apart = map[string]string{
 	"TestExportWorkspace":         "it has umbra export read a data directory without a server, and a node's is a copy",
 	"TestUnreadable":              "it makes the data directory another user's, and each node has its own",
 	"TestTokenVerbWithoutAServer": "it adds a token to a data directory, and a cluster's are in PostgreSQL (TestTokens of tests/cluster)",
+	"TestForkUnmade":              "it counts files of forks in the data directory, and a node makes a fork's when it opens it",
 	"TestToolsetVirtual":          "it looks at a repository in the data directory, which is a copy",
 	// umbra gc is about the histories that the asked server has.
 	"TestRetention": "it has one node's umbra gc report on another's directory",
