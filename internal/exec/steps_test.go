@@ -98,6 +98,9 @@ func (w *world) run(line string) string {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	w.ok(err)
 	defer null.Close()
+	release, err := Hold(b.Dir) // else its client counts as killed, and the command is ended
+	w.ok(err)
+	defer release()
 	exit, err := layer.Run(layer.Command{Root: w.root, Upper: filepath.Join(b.Dir, "upper"), Work: filepath.Join(b.Dir, "work"), Dir: w.root,
 		Args: []string{"sh", "-ec", line}, Env: os.Environ(), Files: [3]*os.File{null, null, null}})
 	if errors.Is(err, layer.ErrUnsupported) {
