@@ -228,8 +228,8 @@ type beneath struct {
 }
 
 // Own is of reconcile.Beneath. A file that was the fork's alone leaves nothing in the upper
-// directory when it is removed. One that went from the parent's directory was seen there
-// since the last commit up to which all that the parent changed is put back.
+// directory when it is removed. A missing file was removed by the parent where the
+// parent's history had it at any commit since the one up to which changes are put back.
 func (b *beneath) Own(ctx context.Context, p wspath.Path, gone bool) (bool, error) {
 	own, err := layer.Decides(b.m.layerOf(b.r).Overlay().Upper, string(p))
 	if err != nil || own || !gone {
