@@ -163,7 +163,7 @@ func TestObjectsThatLie(t *testing.T) {
 func TestOpenFetchesTheNewest(t *testing.T) {
 	m := sinktest.NewMemory()
 	s := onSink(t, m, func(o *Options) { o.InlineBlob = 1 << 20 })
-	for i := range 20 {
+	for i := range 40 {
 		data := make([]byte, 300<<10)
 		for j := range data {
 			data[j] = byte(rand.Uint32())
@@ -181,14 +181,79 @@ func TestOpenFetchesTheNewest(t *testing.T) {
 	}
 	s = onSink(t, m)
 	defer closeStore(t, s)
-	if _, err := s.readAt(t, "f19"); err != nil {
+	if _, err := s.readAt(t, "f39"); err != nil {
 		t.Fatal(err)
 	}
-	if n := fetched.Load(); n > 2<<20+20*2000 {
+	if n := fetched.Load(); n > 8<<20+40*2000 {
 		t.Errorf("%d bytes were fetched", n)
 	}
 	if _, err := s.readAt(t, "f0"); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// rounds opens a log, reads files, and returns how many fetches waited for another: a
+// fetch takes a second of the bubble's clock.
+func rounds(t *testing.T, m *sinktest.Memory, files ...string) (n int) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		m.OnCall = func(c sinktest.Call) sinktest.Fault {
+			if c.Op == "fetch" {
+				<-time.After(time.Second)
+			}
+			return sinktest.None
+		}
+		began := time.Now()
+		s := onSink(t, m)
+		defer closeStore(t, s)
+		for _, name := range files {
+			if data, err := s.readAt(t, name); err != nil || len(data) == 0 {
+				t.Fatalf("%s: %d bytes, %v", name, len(data), err)
+			}
+		}
+		n = int(time.Since(began) / time.Second)
+		m.OnCall = nil
+	})
+	return n
+}
+
+// An open and first reads wait for the packs once, as of a short history: what they read
+// of large packs is next to the indexes.
+func TestOpenWaitsOnce(t *testing.T) {
+	m := sinktest.NewMemory()
+	s := onSink(t, m, func(o *Options) { o.InlineBlob = 1 << 20 })
+	baselineOf(t, s, map[string]string{"deep/er/first": "one of the first\n"})
+	addTask(t, s, "t")
+	mustPut(t, s, "t", "small", "small\n")
+	data := make([]byte, 6<<10)
+	for i := range 1200 {
+		for j := range data {
+			data[j] = byte(rand.Uint32())
+		}
+		mustPut(t, s, "", fmt.Sprintf("d%d/f%d", i%20, i%100), string(data))
+		if i%120 == 119 { // each time a pack of less than 1 MiB
+			need.NoError(t, s.Seal(t.Context()))
+			need.NoError(t, s.Maintain(t.Context()))
+		}
+		if i == 60 {
+			need.NoError(t, s.Seal(t.Context()))
+			if n := rounds(t, m.Clone(), "small", "deep/er/first"); n != 1 {
+				t.Errorf("the short history: %d fetches one after the other", n)
+			}
+		}
+	}
+	need.NoError(t, s.Close(t.Context()))
+	large := 0
+	for _, p := range m.Manifest().Packs {
+		if p.Size > 2<<20 {
+			large++
+		}
+	}
+	if large == 0 {
+		t.Fatalf("no large pack: %+v", m.Manifest().Packs)
+	}
+	if n := rounds(t, m, "small", "deep/er/first", "d3/f3"); n != 1 {
+		t.Errorf("the long history: %d fetches one after the other", n)
 	}
 }
 

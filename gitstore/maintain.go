@@ -7,8 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/gitstore/packset"
+	"umbra/gitstore/remote"
 	"umbra/gitstore/repo"
 	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
@@ -221,8 +223,16 @@ func (s *Store) merge(ctx context.Context, src []*packset.File) error {
 	if err != nil {
 		return err
 	}
+	var last []ID
+	size := int64(0)
+	for _, p := range list {
+		size += p.PackBytes()
+	}
+	if s.shares() && size > remote.SmallPack { // it is not fetched whole at once
+		last = s.newest()
+	}
 	_, sum, err := s.r.Packs.Write(name, func(w *pack.Writer) (ID, error) {
-		_, err := pack.Merge(ctx, w, list, pack.MergeOptions{MetaFirst: s.shares(), Delta: func(id ID) (ID, bool) {
+		_, err := pack.Merge(ctx, w, list, pack.MergeOptions{MetaFirst: s.shares(), Last: last, LastMax: remote.LastBytes, Delta: func(id ID) (ID, bool) {
 			old, ok := versions[id]
 			return old, ok
 		}})
@@ -238,6 +248,34 @@ func (s *Store) merge(ctx context.Context, src []*packset.File) error {
 		return err
 	}
 	return s.r.Packs.Doom(src, base, s.r.Now())
+}
+
+// maxNewest bounds the objects that newest finds.
+const maxNewest = 8192
+
+// newest returns what an open and a first read need: the commits and tags of refs, and
+// the newest commit's directories and files, those nearer to the root first. It ends
+// where a directory cannot be read.
+func (s *Store) newest() []ID {
+	tip := s.Tip()
+	list, dirs, files := []ID{tip.Commit, s.Boundary().Commit}, []ID{tip.Tree}, []ID(nil)
+	for _, t := range s.Tasks() {
+		list = append(list, t.InfoTag, t.Head, t.Base)
+	}
+	for i := 0; i < len(dirs) && len(dirs)+len(files) < maxNewest; i++ {
+		t, err := s.r.Tree(dirs[i])
+		if err != nil {
+			break
+		}
+		for n := range t.Len() {
+			if e := t.At(n); e.Mode == object.Dir {
+				dirs = append(dirs, e.ID)
+			} else {
+				files = append(files, e.ID)
+			}
+		}
+	}
+	return slices.Concat(list, dirs, files)
 }
 
 // largestVersioned is the number of files above which a commit's versions are

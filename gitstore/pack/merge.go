@@ -22,18 +22,25 @@ type MergeOptions struct {
 	// MetaFirst puts what is no blob before the blobs: who reads a history over a
 	// network finds its commits and trees together.
 	MetaFirst bool
-	MaxDepth  int   // deltas on each other; 0: 50, as git
-	MaxDelta  int64 // largest object made a new delta, bytes; 0: 4 MiB
+	// Last lists objects in the order of their importance, which need not be in a source.
+	// As many as take LastMax bytes of the pack are written at its end, whole, the first of
+	// them last: one range of the file has them and the index behind it.
+	Last     []object.ID
+	LastMax  int64
+	MaxDepth int   // deltas on each other; 0: 50, as git
+	MaxDelta int64 // largest object made a new delta, bytes; 0: 4 MiB
 }
 
 const (
 	defaultMaxDepth = 50
 	defaultMaxDelta = 4 << 20
+	// maxLast is the largest blob that MergeOptions.Last puts at the end, in bytes.
+	maxLast = 64 << 10
 )
 
 // MergeStats counts what Merge did, in objects.
 type MergeStats struct {
-	Copied     int   // as they were
+	Copied     int   // as they were, or whole at the end
 	Compressed int   // were stored
 	Deltified  int   // made a delta
 	Inflated   int   // were a delta, now whole
@@ -46,7 +53,7 @@ type MergeStats struct {
 // data is copied as it is, once its checksum is verified; a small object that was
 // only stored is compressed, and a delta that would depend on too many others, or
 // whose base is not kept, is made again. Memory: the indexes of dst and of one
-// source, and a few objects. It leaves dst open for more; on an error dst is of no
+// source, LastMax, and a few objects. It leaves dst open for more; on an error dst is of no
 // use any longer.
 func Merge(ctx context.Context, dst *Writer, src []*Pack, opt MergeOptions) (MergeStats, error) {
 	m := &merger{w: dst, src: src, opt: opt}
@@ -57,6 +64,10 @@ func Merge(ctx context.Context, dst *Writer, src []*Pack, opt MergeOptions) (Mer
 		m.opt.MaxDelta = defaultMaxDelta
 	}
 	before := dst.Size()
+	last, err := m.encodeLast()
+	if err != nil {
+		return m.stats, err
+	}
 	if opt.MetaFirst {
 		for _, p := range src {
 			if err := m.pack(ctx, p, true); err != nil {
@@ -69,8 +80,60 @@ func Merge(ctx context.Context, dst *Writer, src []*Pack, opt MergeOptions) (Mer
 			return m.stats, err
 		}
 	}
+	for _, e := range slices.Backward(last) {
+		if m.w.Has(e.id) {
+			continue // the base of a delta that a source has
+		}
+		m.stats.Copied++
+		if err := m.w.AddEncoded(e.id, e.entry); err != nil {
+			return m.stats, err
+		}
+	}
 	m.stats.Bytes = dst.Size() - before
 	return m.stats, nil
+}
+
+// encoded is an object's entry.
+type encoded struct {
+	id    object.ID
+	entry []byte
+}
+
+// encodeLast returns the entries for the end of the pack.
+func (m *merger) encodeLast() (last []encoded, err error) {
+	m.last = make(map[object.ID]bool)
+	size := int64(0)
+	for _, id := range m.opt.Last {
+		if m.last[id] || m.w.Has(id) || !m.keep(id) {
+			continue
+		}
+		for _, p := range m.src {
+			if ok, err := p.Has(id); err != nil {
+				return nil, err
+			} else if !ok {
+				continue
+			}
+			kind, n, err := p.Info(id)
+			if err != nil {
+				return nil, err
+			}
+			if kind == object.Blob && n > maxLast {
+				break
+			}
+			kind, data, err := m.get(p, id)
+			if err != nil {
+				return nil, err
+			}
+			e := encoded{id, AppendEntry(nil, kind, data, m.w.level)}
+			if size += int64(len(e.entry)); size > m.opt.LastMax {
+				return last, nil
+			}
+			m.last[id] = true
+			last = append(last, e)
+			break
+		}
+	}
+	return last, nil
 }
 
 type merger struct {
@@ -78,6 +141,7 @@ type merger struct {
 	src   []*Pack
 	opt   MergeOptions
 	stats MergeStats
+	last  map[object.ID]bool // are written at the end
 }
 
 // pack writes what one source has, or what of it is no blob.
@@ -89,6 +153,9 @@ func (m *merger) pack(ctx context.Context, p *Pack, meta bool) error {
 	for i := range all {
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if m.last[all[i].ID] {
+			continue
 		}
 		if meta {
 			kind, _, err := p.Info(all[i].ID)

@@ -77,6 +77,7 @@ func TestMergeAgainstGit(t *testing.T) {
 		"hints":   {},
 		"both":    {MaxDepth: 5},
 		"meta":    {MetaFirst: true},
+		"last":    {MetaFirst: true, LastMax: 4 << 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, fsys := bare(t)
@@ -86,11 +87,27 @@ func TestMergeAgainstGit(t *testing.T) {
 			if name == "hints" || name == "both" {
 				opt.Delta = before(all)
 			}
+			if name == "last" { // no delta in the sources is of one of them
+				opt.Delta = before(all)
+				for _, o := range slices.Backward(all) {
+					opt.Last = append(opt.Last, o.id)
+				}
+			}
 			w := newWriter(t, fsys, "pack-m")
 			stats, err := pack.Merge(t.Context(), w, src, opt)
 			need.NoError(t, err)
 			entries := finish(t, fsys, "pack-m", w)
 			t.Logf("%+v", stats)
+			if name == "last" {
+				n := 0
+				for n < len(entries) && entries[len(entries)-1-n].ID == opt.Last[n] {
+					n++
+				}
+				if end := entries[len(entries)-n].Offset; n < 5 || w.Size()-int64(end) > opt.LastMax+pack.TrailerSize {
+					t.Errorf("%d objects in the last %d bytes", n, w.Size()-int64(end))
+				}
+				stats.Duplicates = 3
+			}
 			if name == "meta" {
 				blobs := false
 				for _, e := range entries {

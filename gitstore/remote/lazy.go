@@ -31,6 +31,9 @@ const (
 	// once, in bytes.
 	blockSize = 256 << 10
 	restSize  = 4 << 20
+	// LastBytes is how much of a pack's end is fetched with its index, in bytes: what an
+	// open reads is to be there.
+	LastBytes = 1 << 20
 	// fetchWait bounds how long a read waits for a range.
 	fetchWait = 8 * time.Second
 )
@@ -42,24 +45,30 @@ type lazyPack struct {
 	p        sink.Pack
 	to       *Place
 
-	fetching sync.Mutex // one range at a time
+	reading, finishing sync.Mutex // one range at a time for readers, and one for the rest
 
 	mu   sync.Mutex
 	have []bool // by block
-	left int    // blocks that are not here
 	gone bool   // not in use any more
 	done bool   // has its name in the repository
 }
 
 func (to *Place) part(p *sink.Pack) string { return path.Join(lazyDir, Base(p)) }
 
-// fetchIdx makes a lazy pack: the index is fetched, and nothing else.
-func (to *Place) fetchIdx(ctx context.Context, k Fetcher, p *sink.Pack) (*lazyPack, error) {
-	r, err := k.Fetch(ctx, p.Name, p.Size, p.Idx)
+// fetchIdx makes a lazy pack: the index is fetched with so many bytes before it, and
+// nothing else.
+func (to *Place) fetchIdx(ctx context.Context, k Fetcher, p *sink.Pack, last int64) (*lazyPack, error) {
+	first := (max(0, p.Size-last) + blockSize - 1) / blockSize
+	from := min(first*blockSize, p.Size)
+	r, err := k.Fetch(ctx, p.Name, from, p.Size+p.Idx-from)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
+	end := make([]byte, p.Size-from)
+	if _, err := io.ReadFull(r, end); err != nil {
+		return nil, unavailable(err)
+	}
 	name := to.part(p)
 	err = write(to.FS, name+".idx", func(f io.Writer) error {
 		_, err := io.CopyN(f, r, p.Idx)
@@ -75,12 +84,19 @@ func (to *Place) fetchIdx(ctx context.Context, k Fetcher, p *sink.Pack) (*lazyPa
 	if err != nil {
 		return nil, err
 	}
-	if err := f.Truncate(p.Size); err != nil {
+	err = f.Truncate(p.Size)
+	if err == nil {
+		_, err = f.WriteAt(end, from)
+	}
+	if err != nil {
 		f.Close()
 		return nil, err
 	}
-	blocks := int((p.Size + blockSize - 1) / blockSize)
-	return &lazyPack{File: f, k: k, p: *p, to: to, have: make([]bool, blocks), left: blocks}, nil
+	lazy := &lazyPack{File: f, k: k, p: *p, to: to, have: make([]bool, (p.Size+blockSize-1)/blockSize)}
+	for i := first; i < int64(len(lazy.have)); i++ {
+		lazy.have[i] = true
+	}
+	return lazy, nil
 }
 
 // Close leaves the file open: it is closed with the log.
@@ -97,7 +113,7 @@ func (f *lazyPack) ReadAt(b []byte, off int64) (int, error) {
 	if end := min(off+int64(len(b)), f.p.Size); off < end {
 		ctx, cancel := context.WithTimeout(context.Background(), fetchWait)
 		defer cancel()
-		if err := f.fetch(ctx, off, end); err != nil {
+		if err := f.fetch(ctx, &f.reading, off, end); err != nil {
 			return 0, err
 		}
 	}
@@ -120,13 +136,14 @@ func (f *lazyPack) missing(off, end int64) (from, to int64, ok bool) {
 	return i * blockSize, min(j*blockSize, f.p.Size), i < j
 }
 
-// fetch brings a range here.
-func (f *lazyPack) fetch(ctx context.Context, off, end int64) error {
+// fetch brings a range here; with a lock of its own the rest is fetched while readers
+// fetch what they need.
+func (f *lazyPack) fetch(ctx context.Context, turn *sync.Mutex, off, end int64) error {
 	if _, _, ok := f.missing(off, end); !ok {
 		return nil
 	}
-	f.fetching.Lock()
-	defer f.fetching.Unlock()
+	turn.Lock()
+	defer turn.Unlock()
 	for {
 		from, to, ok := f.missing(off, end)
 		if !ok {
@@ -150,7 +167,6 @@ func (f *lazyPack) fetch(ctx context.Context, off, end int64) error {
 		f.mu.Lock()
 		for i := from / blockSize; i*blockSize < to; i++ {
 			f.have[i] = true
-			f.left--
 		}
 		f.mu.Unlock()
 	}
@@ -159,7 +175,7 @@ func (f *lazyPack) fetch(ctx context.Context, off, end int64) error {
 // finish fetches what is missing and gives the files their names.
 func (f *lazyPack) finish(ctx context.Context) error {
 	for off := int64(0); off < f.p.Size; off += restSize {
-		if err := f.fetch(ctx, off, min(off+restSize, f.p.Size)); err != nil {
+		if err := f.fetch(ctx, &f.finishing, off, min(off+restSize, f.p.Size)); err != nil {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
@@ -177,7 +193,6 @@ func (f *lazyPack) finish(ctx context.Context) error {
 	}
 	if object.ID(sum.Sum(nil)) != f.p.Sum {
 		clear(f.have)
-		f.left = len(f.have)
 		return sink.BlobsUnavailable(fmt.Errorf("%s: %w: other bytes than those that were put", f.p.Name, pack.ErrCorrupt))
 	}
 	name, file := f.to.part(&f.p), f.to.file(&f.p)

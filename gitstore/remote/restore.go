@@ -39,8 +39,12 @@ const BootFile = "cache"
 // history continues without.
 const Orphaned = "orphaned-"
 
-// fetchers is how many objects are fetched at once.
-const fetchers = 32
+const (
+	// fetchers is how many objects are fetched at once.
+	fetchers = 32
+	// atOnceBytes bounds what an open fetches of packs, in bytes; indexes are in addition.
+	atOnceBytes = 8 << 20
+)
 
 // Restore removes from the directory what the log says better, and writes that: refs,
 // files, the packs, and a journal with the groups of the tail, which is to be
@@ -74,7 +78,7 @@ func Restore(ctx context.Context, l *Log, tail *sink.Tail, to *Place) error {
 	}
 	// The newest packs hold what is read first.
 	newest := slices.SortedFunc(maps.Values(held), func(a, b sink.Pack) int { return cmp.Compare(b.Through, a.Through) })
-	atOnceBytes := int64(2 * SmallPack)
+	left := int64(atOnceBytes)
 	for _, p := range newest {
 		if _, err := to.FS.Lstat(to.file(&p) + ".idx"); err == nil {
 			if err := to.keep(&p); err != nil {
@@ -82,11 +86,9 @@ func Restore(ctx context.Context, l *Log, tail *sink.Tail, to *Place) error {
 			}
 			continue
 		}
-		whole := p.Size <= SmallPack && p.Size <= atOnceBytes
-		if whole {
-			atOnceBytes -= p.Size
-		}
-		jobs = append(jobs, func(ctx context.Context) error { return to.fetch(ctx, l, &p, whole) })
+		part := min(p.Size, LastBytes, left)
+		left -= part
+		jobs = append(jobs, func(ctx context.Context) error { return to.fetch(ctx, l, &p, part) })
 	}
 	if err := atOnce(ctx, jobs); err != nil {
 		return err
@@ -215,12 +217,12 @@ func (to *Place) fetchFile(ctx context.Context, k Fetcher, f *sink.File) error {
 	return replace(to.FS, f.Name, data)
 }
 
-// fetch brings a pack here, or its index alone.
-func (to *Place) fetch(ctx context.Context, l *Log, p *sink.Pack, whole bool) error {
-	if whole {
+// fetch brings a pack here, or its index and so many bytes before it.
+func (to *Place) fetch(ctx context.Context, l *Log, p *sink.Pack, last int64) error {
+	if last == p.Size {
 		return to.fetchPack(ctx, l, p)
 	}
-	f, err := to.fetchIdx(ctx, l, p)
+	f, err := to.fetchIdx(ctx, l, p, last)
 	if err == nil {
 		l.mu.Lock()
 		l.lazy[Base(p)] = f
