@@ -3,6 +3,7 @@ package history
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	"umbra/gitstore/object"
 	"umbra/internal/lineage"
@@ -106,20 +107,59 @@ func ChainsAmong(entries []*Entry, moves []lineage.Move) (chains []*Chain, folde
 // the task did meanwhile was done to other files, though they had its paths:
 // which these were follows from all that the task did.
 func (t *Task) Chains(entries []*Entry, moves []lineage.Move) (chains []*Chain, folders []*Entry) {
-	if !slices.ContainsFunc(t.Entries, func(e Entry) bool { return e.IsRevert() }) {
-		return thread(entries, moves, nil)
-	}
-	whole, _ := thread(t.Every(), moves, nil)
-	file := make(map[*Entry]*Chain, len(t.Entries))
-	for _, c := range whole {
-		for _, e := range c.Entries() {
-			file[e] = c
+	return thread(entries, moves, sync.OnceValue(func() map[*Entry]*Chain {
+		if !slices.ContainsFunc(t.Entries, func(e Entry) bool { return e.IsRevert() }) {
+			return nil
 		}
-	}
-	return thread(entries, moves, file)
+		whole, _ := thread(t.related(entries, moves), moves, nil)
+		file := make(map[*Entry]*Chain)
+		for _, c := range whole {
+			for _, e := range c.Entries() {
+				file[e] = c
+			}
+		}
+		return file
+	}))
 }
 
-func thread(entries []*Entry, moves []lineage.Move, file map[*Entry]*Chain) (chains []*Chain, folders []*Entry) {
+// related gives what the task did at the paths of some entries, and at those that
+// renames connect with these. What it did elsewhere was done to other files.
+func (t *Task) related(entries []*Entry, moves []lineage.Move) []*Entry {
+	every := t.Every()
+	names := make(map[string][]string)
+	rename := func(from, to string) {
+		names[from], names[to] = append(names[from], to), append(names[to], from)
+	}
+	for _, e := range every {
+		if e.NewPath != "" {
+			rename(e.Path, e.NewPath)
+		}
+	}
+	for _, m := range moves {
+		rename(string(m.From), string(m.To))
+	}
+	paths := make(map[string]bool, len(entries))
+	var next []string
+	add := func(path string) {
+		if !paths[path] {
+			paths[path] = true
+			next = append(next, names[path]...)
+		}
+	}
+	for _, e := range entries {
+		add(e.Path)
+	}
+	for len(next) > 0 {
+		path := next[len(next)-1]
+		next = next[:len(next)-1]
+		add(path)
+	}
+	return slices.DeleteFunc(every, func(e *Entry) bool { return !paths[e.Path] })
+}
+
+// thread threads entries to files. file gives whose file an entry is about, nil where
+// that follows from the entries alone.
+func thread(entries []*Entry, moves []lineage.Move, file func() map[*Entry]*Chain) (chains []*Chain, folders []*Entry) {
 	t := threader{at: make(map[string]*Chain), of: make(map[uint64]place), file: file}
 	for len(entries) > 0 || len(moves) > 0 {
 		n, m := 0, 0
@@ -136,9 +176,9 @@ func thread(entries []*Entry, moves []lineage.Move, file map[*Entry]*Chain) (cha
 }
 
 type threader struct {
-	at      map[string]*Chain // by the path where the chain ends now
-	of      map[uint64]place  // by an entry's number
-	file    map[*Entry]*Chain // whose file an entry is about, if that is known
+	at      map[string]*Chain        // by the path where the chain ends now
+	of      map[uint64]place         // by an entry's number
+	file    func() map[*Entry]*Chain // whose file an entry is about; nil: not known
 	chains  []*Chain
 	folders []*Entry
 }
@@ -204,8 +244,8 @@ func (t *threader) isOther(c *Chain, e *Entry) bool {
 	if t.file == nil {
 		return false
 	}
-	last := c.Runs[len(c.Runs)-1].Entries
-	return t.file[last[len(last)-1]] != t.file[e]
+	file, last := t.file(), c.Runs[len(c.Runs)-1].Entries
+	return file[last[len(last)-1]] != file[e]
 }
 
 // follow takes the chains' files along with others' renames.

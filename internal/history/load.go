@@ -13,9 +13,10 @@ import (
 	"umbra/internal/workspace"
 )
 
-// Entry is one changelog entry of a task.
+// Entry is one changelog entry of a task: what its commit says, which several may
+// share and none may change, and what became of it since.
 type Entry struct {
-	workspace.ChangeEntry
+	*workspace.ChangeEntry
 	// Undone: an entry in effect takes it back.
 	Undone bool
 	// TakenBack: it never came to anything. The disk refused it and it was
@@ -104,7 +105,7 @@ func (t *Task) UndoneAt(seq uint64, off func(*Entry) bool) map[message.EntryRef]
 
 // Work gives the entries that count, oldest first.
 func (t *Task) Work() []*Entry {
-	var out []*Entry
+	out := make([]*Entry, 0, len(t.Entries))
 	for i := range t.Entries {
 		if t.Entries[i].Counts() {
 			out = append(out, &t.Entries[i])
@@ -125,7 +126,7 @@ func inOrder(list []*Entry) []*Entry {
 // Every gives all that the task did, oldest first, its own reverts too, without
 // what never came to anything, or was undone by another task.
 func (t *Task) Every() []*Entry {
-	var out []*Entry
+	out := make([]*Entry, 0, len(t.Entries))
 	for i := range t.Entries {
 		if e := &t.Entries[i]; e.Source != message.Rollback && !e.TakenBack && !(e.Undone && e.Elsewhere) {
 			out = append(out, e)
@@ -254,7 +255,7 @@ func (s *cached) read(ctx context.Context, w *workspace.Workspace, id string) (*
 		}
 	}
 	for i := range s.raw {
-		task.Entries[i].ChangeEntry = s.raw[i]
+		task.Entries[i].ChangeEntry = &s.raw[i]
 		task.Entries[i].Ref = message.EntryRef{Task: id, ID: s.raw[i].ID}
 	}
 	others, err := readUndoing(ctx, w, id, task.Entries)
@@ -306,7 +307,7 @@ func (s *cached) add(c *gitstore.Commit, of []workspace.ChangeEntry) {
 		if c.Message.Condensed {
 			bare = match(of, bare, func(r message.EntryRef) *Entry {
 				if i := s.place(r.ID); r.Task == c.Message.TaskID && i >= 0 {
-					return &Entry{ChangeEntry: s.raw[i], Ref: r}
+					return &Entry{ChangeEntry: &s.raw[i], Ref: r}
 				}
 				return nil
 			})

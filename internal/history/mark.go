@@ -21,7 +21,7 @@ func refOf(e *workspace.ChangeEntry, n int) message.EntryRef {
 
 // newEntry makes an Entry of the n-th of a commit, from 0.
 func newEntry(e *workspace.ChangeEntry, n int) *Entry {
-	return &Entry{ChangeEntry: *e, Ref: refOf(e, n), n: uint32(n)}
+	return &Entry{ChangeEntry: e, Ref: refOf(e, n), n: uint32(n)}
 }
 
 // wholeOf names all entries of an entry's commit, if that has no task.

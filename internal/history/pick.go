@@ -144,13 +144,14 @@ func (p *Picker) build(ctx context.Context) (*Task, []*Entry, error) {
 		c := *e
 		c.Elsewhere = false
 		c.TakenBack = p.undone.gone[e.Ref] || e.Ref.Task == "" && p.undone.gone[wholeOf(e.Ref)]
-		c.ID = idOf(e.Seq, e.n)
-		c.TaskID, c.Reverts = "", nil
+		x := *e.ChangeEntry
+		x.ID, x.TaskID, x.Reverts = idOf(e.Seq, e.n), "", nil
 		for _, r := range e.Reverts {
 			if id := in[r]; id != 0 {
-				c.Reverts = append(c.Reverts, message.EntryRef{ID: id})
+				x.Reverts = append(x.Reverts, message.EntryRef{ID: id})
 			}
 		}
+		c.ChangeEntry = &x
 		c.undoes = len(e.Reverts) > len(c.Reverts)
 		in[e.Ref] = c.ID
 		t.Entries = append(t.Entries, c)

@@ -65,7 +65,8 @@ func (s *shared) add(c *gitstore.Commit, of []workspace.ChangeEntry, task string
 	}
 	for i := range of {
 		e := newEntry(&of[i], i)
-		e.ID, e.SubtaskID, e.subtasks = idOf(e.Seq, e.n), subtasks[0], subtasks
+		e.subtasks = subtasks
+		of[i].ID, of[i].SubtaskID = idOf(e.Seq, e.n), subtasks[0]
 		s.list = append(s.list, *e)
 	}
 }
@@ -96,8 +97,9 @@ func (c *Cache) SharedEntries(ctx context.Context, w *workspace.Workspace, task,
 		if subtask != "" && !e.Of(subtask) {
 			continue
 		}
-		e.ID, e.SubtaskID = 0, ""
-		out = append(out, e.ChangeEntry)
+		x := *e.ChangeEntry
+		x.ID, x.SubtaskID = 0, ""
+		out = append(out, x)
 	}
 	return out, nil
 }

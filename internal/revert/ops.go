@@ -1,6 +1,7 @@
 package revert
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -22,10 +23,16 @@ type operations struct {
 	ops   []workspace.Op
 	named map[*target]bool // its entries are named by an operation already
 	bare  []message.EntryRef
+	bits  map[object.ID]string // permissions that the task found bytes with, the newest
 }
 
 func (p *plan) operations(ctx context.Context, st *gitstore.Store) (*operations, error) {
-	o := &operations{p: p, st: st, named: make(map[*target]bool)}
+	o := &operations{p: p, st: st, named: make(map[*target]bool), bits: make(map[object.ID]string)}
+	for i := range p.history.Entries {
+		if e := &p.history.Entries[i]; e.Permissions != "" {
+			o.bits[e.Before] = e.Permissions
+		}
+	}
 	seen := make(map[string]bool)
 	for _, path := range p.force {
 		if !seen[path] {
@@ -340,7 +347,7 @@ func (o *operations) content(ctx context.Context, t *target) error {
 		o.add(t, workspace.Op{Kind: workspace.OpChmod, Path: path, Mode: &t.want.Mode, If: cond})
 		return nil
 	}
-	op := workspace.Op{Kind: workspace.OpWrite, Path: path, Mode: &t.want.Mode, NoFollow: true, If: cond, Permissions: o.p.permissions(t)}
+	op := workspace.Op{Kind: workspace.OpWrite, Path: path, Mode: &t.want.Mode, NoFollow: true, If: cond, Permissions: o.permissions(t)}
 	if t.data != nil {
 		op.Data = t.data
 	} else {
@@ -352,7 +359,7 @@ func (o *operations) content(ctx context.Context, t *target) error {
 
 // permissions returns the bits of the file as the task found it, where the commit
 // has them, else nil.
-func (p *plan) permissions(t *target) *uint32 {
+func (o *operations) permissions(t *target) *uint32 {
 	bits := t.permissions
 	for _, e := range t.chain.Entries() {
 		if e.Permissions != "" {
@@ -361,11 +368,7 @@ func (p *plan) permissions(t *target) *uint32 {
 		}
 	}
 	// Better the entry that these very bytes went with, in whatever file.
-	for i := range p.history.Entries {
-		if e := &p.history.Entries[i]; e.Permissions != "" && e.Before == t.want.ID {
-			bits = e.Permissions
-		}
-	}
+	bits = cmp.Or(o.bits[t.want.ID], bits)
 	n, err := strconv.ParseUint(bits, 8, 32)
 	switch {
 	case err != nil:

@@ -60,7 +60,7 @@ func (x *Call) own(entries []*history.Entry) []*history.Entry {
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(entries), func(e *history.Entry) bool {
-		return !x.made(&e.ChangeEntry) || x.Against && len(e.Policy) == 0 || e.Shared() && claimed[change{e.Commit, e.Path}]
+		return !x.made(e.ChangeEntry) || x.Against && len(e.Policy) == 0 || e.Shared() && claimed[change{e.Commit, e.Path}]
 	})
 }
 

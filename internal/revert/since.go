@@ -21,7 +21,7 @@ import (
 // since knows, for one plan, what was undone of the files after they were changed.
 type since struct {
 	tasks  []*history.Task
-	byPath map[string][]sinceEntry
+	byPath map[string][]sinceEntry                // of the paths that were asked for
 	undone map[uint64][]map[message.EntryRef]bool // by a commit's number, of each task
 }
 
@@ -56,7 +56,7 @@ func newSince(ctx context.Context, w *workspace.Workspace, cache *history.Cache,
 			return nil, err
 		}
 		for i := range t.Entries {
-			if e := &t.Entries[i]; !e.TakenBack && e.Source != message.Rollback && !e.IsFolder() {
+			if e := &t.Entries[i]; !e.TakenBack && e.Source != message.Rollback && paths[e.Path] {
 				s.byPath[e.Path] = append(s.byPath[e.Path], sinceEntry{e, len(s.tasks)})
 			}
 		}
@@ -324,9 +324,11 @@ func (p *plan) silent(ctx context.Context, w *workspace.Workspace, cache *histor
 			if err != nil {
 				return nil, err
 			}
+			is := *e.ChangeEntry
+			is.Path, is.NewPath, is.ID, is.Reverts = was.Path, "", 0, nil
+			is.BeforeMode, is.Before, is.Mode, is.After = s.Mode, s.ID, s.Mode, s.ID
 			x := *e
-			x.Path, x.NewPath, x.Ref, x.ID, x.Reverts = was.Path, "", message.EntryRef{}, 0, nil
-			x.BeforeMode, x.Before, x.Mode, x.After = s.Mode, s.ID, s.Mode, s.ID
+			x.ChangeEntry, x.Ref = &is, message.EntryRef{}
 			out = append(out, part{Chain: &history.Chain{Now: was.Path, Runs: []*history.Run{{Before: s, After: s, Entries: []*history.Entry{&x}}}}})
 		}
 	}

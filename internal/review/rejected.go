@@ -69,7 +69,7 @@ func hunksOf(ctx context.Context, w *workspace.Workspace, c *gitstore.Commit, fi
 		if e.NewPath != "" {
 			n.Without.Path = e.NewPath
 		}
-		n.Entries = []*history.Entry{{ChangeEntry: workspace.ChangeEntry{Path: first(pathOf(&n))}}}
+		n.Entries = []*history.Entry{{ChangeEntry: &workspace.ChangeEntry{Path: first(pathOf(&n))}}}
 		if err := cut.file(&n); err != nil {
 			return nil, err
 		}

@@ -19,7 +19,7 @@ func createdIn(entries []history.Entry, path string) *workspace.ChangeEntry {
 			path = e.Path
 		case strings.TrimSuffix(e.Path, "/") != path:
 		case e.Operation == message.Create, e.Operation == message.Mkdir, e.Operation == message.Symlink:
-			return &e.ChangeEntry
+			return e.ChangeEntry
 		case e.Operation == message.Delete, e.Operation == message.Rmdir:
 			return nil
 		}
