@@ -23,6 +23,7 @@ type Owner struct {
 	Node    string // name
 	Address string // where other nodes reach it
 	URL     string // where clients do; empty: nowhere
+	Life    int64  // of its process; 0: not known
 	Epoch   int64  // 0: it does not own it yet, and is the one to claim it
 	Pinned  bool   // it has the workspace's directory: no node claims it
 	Self    bool
@@ -120,7 +121,7 @@ type Forwarder struct {
 	seen   replays
 
 	mu    sync.Mutex
-	peers map[string]*peer // by address
+	peers map[process]*peer
 	known map[string]Owner // the last owner of workspaces, for when the engine is away
 
 	stop context.CancelFunc
@@ -138,7 +139,7 @@ func New(o Options) *Forwarder {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	f := &Forwarder{o: o, run: newRun(), peers: map[string]*peer{}, known: map[string]Owner{}}
+	f := &Forwarder{o: o, run: newRun(), peers: map[process]*peer{}, known: map[string]Owner{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	f.stop = cancel
 	f.wg.Go(func() { f.watch(ctx) })
@@ -151,9 +152,9 @@ func (f *Forwarder) Close() {
 	f.wg.Wait()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for address, p := range f.peers {
+	for key, p := range f.peers {
 		p.end()
-		delete(f.peers, address)
+		delete(f.peers, key)
 	}
 }
 
@@ -465,7 +466,7 @@ func (f *Forwarder) byName(name string) (Peer, bool) {
 	return Peer{}, false
 }
 
-func ownerOf(p Peer) Owner { return Owner{Node: p.Name, Address: p.Address, URL: p.URL} }
+func ownerOf(p Peer) Owner { return Owner{Node: p.Name, Address: p.Address, URL: p.URL, Life: p.Life} }
 
 // header is the value of Umbra-Owner.
 func (o Owner) header() string {

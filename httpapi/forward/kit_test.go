@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -75,6 +76,7 @@ type fakeNode struct {
 	name     string
 	address  string
 	life     int64
+	former   int64 // of the life before, while the lists of nodes still have it; 0: they do not
 	lease    bool
 	forgot   []string // nodes
 	looked   int
@@ -144,7 +146,7 @@ func (n *fakeNode) Peers() (list []Peer) {
 	defer n.w.mu.Unlock()
 	for _, p := range n.w.nodes {
 		if !p.dead {
-			list = append(list, Peer{Life: p.life, Name: p.name, Address: p.address, URL: "http://" + p.name + ".example", Draining: p.draining})
+			list = append(list, Peer{Life: cmp.Or(p.former, p.life), Name: p.name, Address: p.address, URL: "http://" + p.name + ".example", Draining: p.draining})
 		}
 	}
 	return list
@@ -162,7 +164,7 @@ func (n *fakeNode) Owner(ctx context.Context, ws string) (Owner, error) {
 	}
 	for _, p := range n.w.nodes {
 		if p.name == name && !p.dead {
-			return Owner{Node: p.name, Address: p.address, URL: "http://" + p.name + ".example", Epoch: n.w.epoch[ws]}, nil
+			return Owner{Node: p.name, Address: p.address, URL: "http://" + p.name + ".example", Life: p.life, Epoch: n.w.epoch[ws]}, nil
 		}
 	}
 	return Owner{}, ErrResting

@@ -19,6 +19,12 @@ const (
 	watchEvery   = 100 * time.Millisecond
 )
 
+// process is a life of another node at its address.
+type process struct {
+	address string
+	life    int64 // 0: not known
+}
+
 // peer is one run of another node, as this one reaches it.
 type peer struct {
 	address   string
@@ -28,7 +34,8 @@ type peer struct {
 	end       context.CancelFunc
 
 	mu     sync.Mutex
-	life   int64  // 0: the list of nodes did not have it yet
+	life   int64  // 0: not known yet
+	listed bool   // the list of nodes had it
 	run    string // of its program; empty: not asked yet
 	silent time.Time
 	missed time.Time // since when the list does not have it
@@ -76,13 +83,15 @@ func (p *peer) setLeft(ctx context.Context) {
 	p.transport.CloseIdleConnections()
 }
 
-// peer returns what is known of a node, made at the first use.
+// peer returns what is known of a node, made at the first use. The list of nodes is older
+// than the life that the engine names for an owner: it may have the node's former life.
 func (f *Forwarder) peer(o Owner) *peer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p := f.peers[o.Address]
+	key := process{o.Address, o.Life}
+	p := f.peers[key]
 	if p == nil {
-		p = &peer{address: o.Address, name: o.Node, transport: &http.Transport{
+		p = &peer{address: o.Address, name: o.Node, life: o.Life, transport: &http.Transport{
 			DialContext:         (&net.Dialer{Timeout: dialPatience, KeepAlive: 15 * time.Second}).DialContext,
 			TLSHandshakeTimeout: dialPatience, ExpectContinueTimeout: dialPatience, ForceAttemptHTTP2: true, DisableCompression: true,
 			MaxIdleConns: maxIdle, MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: idlePatience, MaxResponseHeaderBytes: maxAnswer,
@@ -92,12 +101,8 @@ func (f *Forwarder) peer(o Owner) *peer {
 			cancel()
 			p.transport.CloseIdleConnections()
 		}
-		for _, x := range f.o.Node.Peers() {
-			if x.Address == o.Address {
-				p.life = x.Life
-			}
-		}
-		f.peers[o.Address] = p
+		p.gone(f.o.Node.Peers(), time.Now())
+		f.peers[key] = p
 	}
 	return p
 }
@@ -128,24 +133,26 @@ func (f *Forwarder) watch(ctx context.Context) {
 func (f *Forwarder) compare(list []Peer, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for address, p := range f.peers {
+	for key, p := range f.peers {
 		if p.gone(list, now) {
 			p.end()
-			delete(f.peers, address)
+			delete(f.peers, key)
 		}
 	}
 }
 
+// gone reports whether the node's life is over: the list of live nodes had it, or might have
+// had it for long, and does not have it.
 func (p *peer) gone(list []Peer, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, x := range list {
 		if x.Address == p.address && (p.life == 0 || p.life == x.Life) {
-			p.life, p.missed = x.Life, time.Time{}
+			p.life, p.listed, p.missed = x.Life, true, time.Time{}
 			return false
 		}
 	}
-	if p.life != 0 {
+	if p.listed {
 		return true
 	}
 	// It may have come after the list was made.

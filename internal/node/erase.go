@@ -72,7 +72,7 @@ func (n *Node) erase(ctx context.Context, ws string, drop func(ctx context.Conte
 			continue
 		}
 		asked.Go(func() {
-			err := drop(ctx, Owner{Node: p.Name, Address: p.Address, URL: p.URL})
+			err := drop(ctx, Owner{Node: p.Name, Address: p.Address, URL: p.URL, Life: p.Life})
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {

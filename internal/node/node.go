@@ -116,6 +116,7 @@ const (
 // Owner is who owns a workspace.
 type Owner struct {
 	Node, Address, URL string
+	Life               int64 // of its process; 0: not known
 	Epoch              int64 // 0: it does not own it yet, and is the one to claim it
 	Pinned             bool  // it has the workspace's directory: no node claims it
 	Self               bool
@@ -290,7 +291,7 @@ func (n *Node) Owner(ctx context.Context, ws string) (Owner, error) {
 
 // ownerOf is the live node that has a workspace.
 func ownerOf(w *cluster.Workspace) Owner {
-	return Owner{Node: w.Owner.Name, Address: w.Owner.Address, URL: w.Owner.URL, Epoch: w.Epoch, Pinned: w.Pinned != ""}
+	return Owner{Node: w.Owner.Name, Address: w.Owner.Address, URL: w.Owner.URL, Life: w.Owner.Life, Epoch: w.Epoch, Pinned: w.Pinned != ""}
 }
 
 // self is this node as an owner.
@@ -376,7 +377,7 @@ func (n *Node) resting() (Owner, error) {
 		return Owner{}, errMoving(nil)
 	}
 	p := slices.MinFunc(peers, func(a, b cluster.Peer) int { return cmp.Compare(a.Name, b.Name) })
-	return Owner{Node: p.Name, Address: p.Address, URL: p.URL}, nil
+	return Owner{Node: p.Name, Address: p.Address, URL: p.URL, Life: p.Life}, nil
 }
 
 // Forget makes the next Owner ask again.

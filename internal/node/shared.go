@@ -159,7 +159,7 @@ func (n *Node) takenFrom(ctx context.Context, owned *cluster.OwnedError) bool {
 	n.mu.Lock()
 	ask := n.ask
 	n.mu.Unlock()
-	o := Owner{Node: owned.Owner.Name, Address: owned.Owner.Address, URL: owned.Owner.URL, Epoch: owned.Epoch}
+	o := Owner{Node: owned.Owner.Name, Address: owned.Owner.Address, URL: owned.Owner.URL, Life: owned.Owner.Life, Epoch: owned.Epoch}
 	if ask == nil || owned.Owner.Life == 0 || o.Node == n.Name() {
 		return false
 	}
