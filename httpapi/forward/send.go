@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -375,10 +376,19 @@ func (f *Forwarder) Handover(ctx context.Context, owner Owner, workspace string)
 	return f.ask(ctx, owner, handoverPath, url.Values{"workspace": {workspace}, "to": {f.o.Node.Name()}})
 }
 
-// Drop asks another node to drop what it has of the history of a workspace of this one. The
-// error has its code where it has it in use.
-func (f *Forwarder) Drop(ctx context.Context, owner Owner, workspace string) error {
-	return f.ask(ctx, owner, dropPath, url.Values{"workspace": {workspace}})
+// maxDropped is how many contents a request for Drop names.
+const maxDropped = 200
+
+// Drop asks another node to drop what it has of the history of a workspace of this one:
+// Options.Drop. The error has its code where it has it in use.
+func (f *Forwarder) Drop(ctx context.Context, owner Owner, workspace string, blobs []string, ignored bool) error {
+	for {
+		n := min(len(blobs), maxDropped)
+		err := f.ask(ctx, owner, dropPath, url.Values{"workspace": {workspace}, "blobs": {strings.Join(blobs[:n], ",")}, "ignored": {strconv.FormatBool(ignored)}})
+		if blobs = blobs[n:]; err != nil || len(blobs) == 0 {
+			return err
+		}
+	}
 }
 
 func (f *Forwarder) ask(ctx context.Context, owner Owner, path string, q url.Values) error {

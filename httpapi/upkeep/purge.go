@@ -32,7 +32,7 @@ type Purge struct {
 	Forget func(named func(*state.Answer) bool) (int, error)
 	// Erase waits until what a purge of a workspace has dropped is nowhere in a cluster,
 	// and returns what says where it still is; nil: nowhere. It is nil without a cluster.
-	Erase func(ctx context.Context, w *workspace.Workspace) any
+	Erase func(ctx context.Context, w *workspace.Workspace, purged workspaces.Purged) any
 	Log   *slog.Logger
 }
 
@@ -155,7 +155,7 @@ func (d *Purge) purge(c *gin.Context) error {
 			out.NotReached = append(out.NotReached, "wal_archive", "bucket_versions")
 			if !req.DryRun {
 				req.Progress("deleting what is purged from the object store", 0, 0)
-				out.Remaining = d.Erase(ctx, w)
+				out.Remaining = d.Erase(ctx, w, workspaces.Purged{Blobs: out.Blobs, Ignored: req.Ignore})
 			}
 		}
 		return out, err

@@ -26,11 +26,11 @@ const (
 	eraseEvery = 250 * time.Millisecond
 )
 
-// Erase waits until no other live node and no object has what a purge of a workspace of
-// this node has dropped, until ctx ends; a node is waited for no longer than the grace of
-// such objects. drop has another node drop what it has of the workspace. It returns nil where
+// Erase waits until no other live node and no object has what a purge has dropped of
+// workspaces of this node, until ctx ends; a node is waited for no longer than the grace of
+// such objects. drop has another node drop what it has of them. It returns nil where
 // nothing remains.
-func (n *Node) Erase(ctx context.Context, ws string, drop func(ctx context.Context, o Owner) error) *Remaining {
+func (n *Node) Erase(ctx context.Context, list []string, drop func(ctx context.Context, o Owner) error) *Remaining {
 	begun, done := time.Now(), make(map[int64]bool)
 	t := time.NewTicker(eraseEvery)
 	defer t.Stop()
@@ -38,7 +38,7 @@ func (n *Node) Erase(ctx context.Context, ws string, drop func(ctx context.Conte
 	var err error
 	for {
 		// An attempt that ctx cuts off finds nothing out.
-		if now, failed := n.erase(ctx, ws, drop, done, time.Since(begun) >= eraseGrace); r == nil || ctx.Err() == nil {
+		if now, failed := n.erase(ctx, list, drop, done, time.Since(begun) >= eraseGrace); r == nil || ctx.Err() == nil {
 			r, err = now, failed
 		}
 		if err == nil && r.Objects == 0 && (len(r.Nodes) == 0 || time.Since(begun) >= eraseGrace) {
@@ -59,7 +59,7 @@ func (n *Node) Erase(ctx context.Context, ws string, drop func(ctx context.Conte
 }
 
 // erase is one attempt. done are the lives that have dropped what they had.
-func (n *Node) erase(ctx context.Context, ws string, drop func(ctx context.Context, o Owner) error, done map[int64]bool, anyway bool) (*Remaining, error) {
+func (n *Node) erase(ctx context.Context, list []string, drop func(ctx context.Context, o Owner) error, done map[int64]bool, anyway bool) (*Remaining, error) {
 	r := &Remaining{Nodes: []string{}}
 	live, err := n.c.Live(ctx)
 	if err != nil {
@@ -79,7 +79,7 @@ func (n *Node) erase(ctx context.Context, ws string, drop func(ctx context.Conte
 				done[p.Life] = true
 				return
 			}
-			n.opt.Log.Debug("a node may have what was purged", "workspace", ws, "node", p.Name, "error", err)
+			n.opt.Log.Debug("a node may have what was purged", "workspaces", list, "node", p.Name, "error", err)
 			r.Nodes = append(r.Nodes, p.Name)
 		})
 	}
@@ -88,11 +88,16 @@ func (n *Node) erase(ctx context.Context, ws string, drop func(ctx context.Conte
 	if len(r.Nodes) > 0 && !anyway {
 		return r, nil
 	}
-	if s := n.own(ws); s != nil { // else its new owner cannot name them either
-		if err := s.DropUnnamed(ctx); err != nil {
+	for _, ws := range list {
+		if s := n.own(ws); s != nil { // else its new owner cannot name them either
+			if err := s.DropUnnamed(ctx); err != nil {
+				return r, err
+			}
+		}
+		left, err := n.c.Erase(ctx, n.opt.Store, ws)
+		if r.Objects += left; err != nil {
 			return r, err
 		}
 	}
-	r.Objects, err = n.c.Erase(ctx, n.opt.Store, ws)
-	return r, err
+	return r, nil
 }

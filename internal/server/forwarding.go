@@ -51,11 +51,11 @@ func openForwarder(cfg config.Config, n *node.Node, m *workspaces.Manager, recor
 	}
 	into := adopter{n, m, records}
 	f := forward.New(forward.Options{Node: placed{n}, Adopt: into.adopt, Arrive: m.Arrive, Wait: cfg.Cluster.Wait, StaleReads: cfg.Cluster.StaleReads, Known: n.Known, Tip: m.TipOf, Log: log, Meter: d.meters.forward,
-		Drop: func(ctx context.Context, workspace string) error {
+		Drop: func(ctx context.Context, workspace string, blobs []string, ignored bool) error {
 			if err := n.Purged(ctx, workspace); err != nil {
 				return err
 			}
-			return m.DropCopies(ctx, workspace)
+			return m.DropCopies(ctx, workspace, workspaces.Purged{Blobs: blobs, Ignored: ignored})
 		},
 		Enter: func(ctx context.Context, workspace string) error {
 			w, err := m.Get(ctx, workspace)

@@ -110,20 +110,33 @@ func purges(m *workspaces.Manager, answers *state.Answers, n *node.Node, f *forw
 	if f == nil {
 		return p
 	}
-	p.Erase = func(ctx context.Context, w *workspace.Workspace) any {
+	p.Erase = func(ctx context.Context, w *workspace.Workspace, purged workspaces.Purged) any {
 		ctx, cancel := context.WithTimeout(ctx, node.ErasePatience)
 		defer cancel()
-		err := w.Store().CopyWhole(ctx)
-		if err == nil {
-			err = n.Purged(ctx, w.ID())
+		list := append([]string{w.ID()}, m.Related(w.ID())...)
+		for _, id := range list {
+			w, err := m.Get(ctx, id)
+			if err == nil {
+				defer w.Release()
+				err = w.Store().CopyWhole(ctx)
+			}
+			if err == nil {
+				err = n.Purged(ctx, id)
+			}
+			if err == nil {
+				err = m.DropCopies(ctx, id, workspaces.Purged{}) // of when another node had it
+			}
+			if err != nil {
+				return &node.Remaining{Nodes: []string{n.Name()}, Error: err.Error()}
+			}
 		}
-		if err == nil {
-			err = m.DropCopies(ctx, w.ID()) // of when another node had it
-		}
-		if err != nil {
-			return &node.Remaining{Nodes: []string{n.Name()}, Error: err.Error()}
-		}
-		r := n.Erase(ctx, w.ID(), func(ctx context.Context, o node.Owner) error { return f.Drop(ctx, forward.Owner(o), w.ID()) })
+		r := n.Erase(ctx, list, func(ctx context.Context, o node.Owner) error {
+			err := f.Drop(ctx, forward.Owner(o), w.ID(), purged.Blobs, purged.Ignored)
+			for _, id := range list[1:] {
+				err = errors.Join(err, f.Drop(ctx, forward.Owner(o), id, nil, false))
+			}
+			return err
+		})
 		if r == nil {
 			return nil
 		}

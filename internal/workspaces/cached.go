@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"umbra/gitstore/journal"
+	"umbra/gitstore/object"
 	"umbra/gitstore/remote"
 	"umbra/internal/vfs"
 )
@@ -68,7 +69,7 @@ func (m *Manager) TrimCaches(ctx context.Context) error {
 		if total <= limit || ctx.Err() != nil {
 			break
 		}
-		gone, failed := m.dropCache(c.id, false)
+		gone, failed := m.dropCache(c.id, Purged{})
 		if gone {
 			total -= c.bytes
 		}
@@ -141,9 +142,9 @@ func keptAside(name string) bool {
 	return path.Base(path.Dir(name)) == journal.Dir && strings.HasPrefix(path.Base(name), remote.Orphaned)
 }
 
-// dropCache removes the copy of a workspace that is not open; what a layer has, which may
-// be ignored files, only with its history.
-func (m *Manager) dropCache(id string, layer bool) (gone bool, err error) {
+// dropCache removes the copy of a workspace that is not open, and of what a layer has the
+// files with purged contents.
+func (m *Manager) dropCache(id string, purged Purged) (gone bool, err error) {
 	m.mu.Lock()
 	if m.stopped || m.open[id] != nil {
 		m.mu.Unlock()
@@ -161,10 +162,20 @@ func (m *Manager) dropCache(id string, layer bool) (gone bool, err error) {
 		close(h.closing)
 	}()
 	dir, err := m.opt.Host.Open(filepath.Clean(m.dirOf(id)))
+	if vfs.IsAbsent(err) {
+		return false, nil
+	}
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
+	contents, err := purged.contents()
+	if r, _ := m.Record(id); err == nil && r.Fork != nil && r.Fork.Kind == LayerKind && len(contents) > 0 {
+		err = m.layerOf(r).Forget(contents, purged.Ignored, func(string, object.ID) (bool, error) { return true, nil })
+	}
+	if err != nil {
+		return false, err
+	}
 	names, err := dir.ReadDir(".")
 	if err != nil {
 		return false, err
@@ -172,7 +183,7 @@ func (m *Manager) dropCache(id string, layer bool) (gone bool, err error) {
 	kept := 0
 	for _, e := range names {
 		switch {
-		case e.Name == layerDir && !layer:
+		case e.Name == layerDir:
 			kept++
 		case e.Name != remote.BootFile && e.Name != journal.Dir:
 			err = errors.Join(err, vfs.RemoveAll(dir, e.Name))

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"umbra/gitstore/object"
 	"umbra/gitstore/remote"
 )
 
@@ -69,6 +70,44 @@ func TestTrimCaches(t *testing.T) {
 			t.Errorf("%s has %q", name, got)
 		}
 		w.Release()
+	}
+}
+
+// TestDropCopiesOfALayer: a purge removes the files with its contents from the layer of the
+// node that had the fork before, also where the copy of its history was removed; of those that the
+// layer shows in place of a deleted directory's it does so where that is asked for.
+func TestDropCopiesOfALayer(t *testing.T) {
+	s := newShop(t)
+	a := s.server("a")
+	w := a.open("first")
+	w.Release()
+	r, err := a.m.record(w.ID())
+	must(t, err)
+	r.Fork = &Fork{Kind: LayerKind, Whole: true, Below: "below"}
+	must(t, a.m.putAway(t.Context(), w.ID(), nil, false))
+	must(t, a.m.opt.Records.Put(r))
+	files, below := filepath.Join(a.m.LayerDirOf(w.ID()), "files"), a.m.BelowDir("below")
+	purged := Purged{Blobs: []string{object.Hash(object.Blob, []byte("secret")).String()}}
+	for _, before := range []func() error{
+		func() error { return nil },
+		func() error { _, err := a.m.dropCache(w.ID(), Purged{}); return err },
+	} {
+		for name, content := range map[string]string{"d/key": "secret", "ignored": "other"} {
+			for _, dir := range []string{files, below} {
+				must(t, os.MkdirAll(filepath.Join(dir, "d"), 0o700))
+				must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+			}
+		}
+		must(t, before())
+		for _, purged.Ignored = range []bool{false, true} {
+			must(t, a.m.DropCopies(t.Context(), w.ID(), purged))
+			if exists(filepath.Join(files, "d/key")) || exists(filepath.Join(below, "d/key")) == purged.Ignored {
+				t.Errorf("ignored %v: the layer has the secret: %v, what it shows: %v", purged.Ignored, exists(filepath.Join(files, "d/key")), exists(filepath.Join(below, "d/key")))
+			}
+		}
+		if !exists(filepath.Join(files, "ignored")) || !exists(filepath.Join(below, "ignored")) {
+			t.Error("another file was removed")
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"umbra/gitstore/sink"
 	"umbra/internal/clock"
 	"umbra/internal/errs"
+	"umbra/internal/forklayer"
 	"umbra/internal/witness"
 	"umbra/internal/workspace"
 )
@@ -229,12 +230,33 @@ func (m *Manager) unfollow(g *generation) {
 	}
 }
 
-// DropCopies removes what this server has of the history of a workspace of another one.
-// errs.Unavailable busy: a request reads it.
-func (m *Manager) DropCopies(_ context.Context, id string) (err error) {
+// Purged are contents that a purge took out of a history. Ignored: out of ignored files that
+// layers show in place of a deleted directory's, too.
+type Purged struct {
+	Blobs   []string // their IDs
+	Ignored bool
+}
+
+func (p Purged) contents() (forklayer.Contents, error) {
+	c := forklayer.Contents{}
+	for _, hex := range p.Blobs {
+		id, err := object.ParseID(hex)
+		if err != nil {
+			return nil, errs.Wrap(err, "")
+		}
+		c[id] = -1
+	}
+	return c, nil
+}
+
+// DropCopies removes what this server has of the history of a workspace of another one, and
+// the files with purged contents that its layer had here. errs.Unavailable busy: a request
+// reads it.
+func (m *Manager) DropCopies(_ context.Context, id string, purged Purged) (err error) {
 	m.dropFollowers(m.opt.Now().Add(time.Hour), m.Family(id))
-	if _, other := os.Stat(filepath.Join(m.dirOf(id), remote.BootFile)); other == nil { // else it is no copy
-		_, err = m.dropCache(id, true)
+	r, _ := m.Record(id)
+	if _, other := os.Stat(filepath.Join(m.dirOf(id), remote.BootFile)); other == nil || m.shares(r) { // else it is no copy
+		_, err = m.dropCache(id, purged)
 	}
 	if left, _ := filepath.Glob(filepath.Join(m.followersDir(), id+".*")); err == nil && len(left) > 0 {
 		err = errs.New(errs.Unavailable, "busy", "Requests still read the workspace.")

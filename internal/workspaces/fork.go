@@ -572,43 +572,54 @@ func (m *Manager) setAlone(id string) error {
 // a fork's siblings, in which nothing reaches it, are rewritten once none of them refuses, but
 // not in a dry run: Detach links whole packs.
 func (m *Manager) checkKept(ctx context.Context, id string, blobs []object.ID, dry bool) error {
-	apart := func(id string) []Record {
-		alone := slices.DeleteFunc(m.Forks(id), func(r Record) bool { return r.Fork.Linked })
-		return append(alone, m.collect(keeping(id))...)
-	}
 	for _, only := range []bool{true, false} {
 		if !only && dry {
 			return nil
 		}
 		var ids []string
-		for _, r := range apart(id) {
-			has, err := m.keeps(ctx, r.ID, blobs, only)
+		for _, fork := range m.apart(id) {
+			has, err := m.keeps(ctx, fork, blobs, only)
 			if err != nil {
 				return err
 			}
 			if has {
-				ids = append(ids, r.ID)
+				ids = append(ids, fork)
 			}
 		}
 		if len(ids) > 0 {
 			return workspace.ErrHasForks("Forks with a history of their own have such contents. Purge those first.", ids)
 		}
 	}
-	r, _ := m.Record(id)
-	if r.Fork == nil {
-		return nil
-	}
-	for _, of := range append(slices.Clone(r.Fork.Shares), r.Fork.Of) {
-		for _, x := range apart(of) {
-			if x.ID == id {
-				continue
-			}
-			if _, err := m.keeps(ctx, x.ID, blobs, false); err != nil { // what its history has is purged by itself
-				return err
-			}
+	for _, x := range m.Related(id) {
+		if _, err := m.keeps(ctx, x, blobs, false); err != nil { // what its history has is purged by itself
+			return err
 		}
 	}
 	return nil
+}
+
+// apart lists the forks of a workspace, and of forks of it that were deleted, that Detach gave
+// a history of their own.
+func (m *Manager) apart(id string) (ids []string) {
+	for _, r := range append(m.Forks(id), m.collect(keeping(id))...) {
+		if !r.Fork.Linked {
+			ids = append(ids, r.ID)
+		}
+	}
+	return ids
+}
+
+// Related lists the workspaces with a history of their own that may have packs of a
+// workspace's: such forks of it, and of those that it is a fork of.
+func (m *Manager) Related(id string) []string {
+	ids := m.apart(id)
+	if r, _ := m.Record(id); r.Fork != nil {
+		for _, of := range append(slices.Clone(r.Fork.Shares), r.Fork.Of) {
+			ids = append(ids, m.apart(of)...)
+		}
+	}
+	slices.Sort(ids)
+	return slices.DeleteFunc(slices.Compact(ids), func(x string) bool { return x == id })
 }
 
 // keeps reports whether a workspace has one of some contents, after what nothing reaches

@@ -48,8 +48,6 @@ var apart = map[string]string{
 	"TestRetention": "it has one node's umbra gc report on another's directory",
 	// What no history has of a layer is at the node that had the directory (fleet.md, Directories).
 	"TestForkLayerParentDeleted": "it asks for ignored files of layers whose directory's workspace was deleted, which one node has",
-	"TestForkLayerPurge":         "it asks for ignored files of layers whose directory's workspace was deleted, which one node has",
-	"TestForkBelowPurge":         "it asks for ignored files of layers whose directory's workspace was deleted, which one node has",
 	// One node of several is killed there.
 	"TestForkPathTakenAndKilled": "it kills one process at a system call, and another node may make the fork",
 	"TestForkKilledAtCalls":      "it kills one process at a system call, and another node may make the fork",
