@@ -217,11 +217,8 @@ func (x *index) find(id string) (r Record, ok bool, err error) {
 	if e, ok := x.byID[id]; ok {
 		return e.Record, true, nil
 	}
-	err = x.db.View(func(tx *state.Tx) error {
-		r, ok, err = stored(tx, id)
-		return err
-	})
-	return r, ok && err == nil, err
+	ok, err = x.db.Get(bucket, id, &r)
+	return r.short(), ok && err == nil, err
 }
 
 // withKey returns the record of the task that a request with an idempotency key

@@ -64,6 +64,7 @@ type Service struct {
 	ending  func(ctx context.Context, id string)
 
 	unread unread
+	places places
 
 	// making serializes what must see and change the set of a workspace's
 	// tasks in one step (create, delete, status, forget), by workspace.
@@ -361,15 +362,6 @@ func (s *Service) Visible(id string, sees Sees) error {
 // DirectoryAt is workspaces.Manager's.
 func (s *Service) DirectoryAt(path string) (id, server string, err error) {
 	return s.o.Workspaces.DirectoryAt(path)
-}
-
-// Where returns the workspace of a task, "" if there is none. It opens nothing.
-func (s *Service) Where(id string) (workspaceID string, err error) {
-	rec, ok, err := s.index.get(id)
-	if !ok || err != nil || rec.Deleted {
-		return "", errs.Wrap(err, "")
-	}
-	return rec.Workspace, nil
 }
 
 // WhereNew returns the workspace on which a new task is to be made: that of an id or

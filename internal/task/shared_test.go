@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
@@ -115,6 +116,56 @@ func (p *pair) listed(s *Service, q Query) (ids []string) {
 		ids = append(ids, r.ID)
 	}
 	return ids
+}
+
+// reads counts what is read of a backend.
+type reads struct {
+	state.Backend
+	views, gets int
+}
+
+func (r *reads) Shared() bool { return true }
+
+func (r *reads) View(fn func(state.BackendTx) error) error {
+	r.views++
+	return r.Backend.View(fn)
+}
+
+func (r *reads) Get(bucket, key string) (value []byte, found bool, err error) {
+	r.gets++
+	err = r.Backend.View(func(tx state.BackendTx) error {
+		value, found, err = tx.Get(bucket, key)
+		return err
+	})
+	return value, found, err
+}
+
+// A server that forwards requests for a task reads its record once for many, in one round
+// trip, and not at all for a while.
+func TestWhereIsRemembered(t *testing.T) {
+	p := newPair(t)
+	a := p.create(p.one, nil)
+	counted := &reads{Backend: p.db.Backend()}
+	p.two.index.db = state.New(counted)
+	now := time.Now()
+	p.two.o.Now = func() time.Time { return now }
+	where := func(id, want string) {
+		t.Helper()
+		if ws, err := p.two.Where(id); ws != want || err != nil {
+			t.Errorf("%q, %v", ws, err)
+		}
+	}
+	for range 10 {
+		where(a.Task.ID, p.w.ID())
+	}
+	if counted.views != 0 || counted.gets != 1 {
+		t.Errorf("%d transactions and %d reads for ten requests", counted.views, counted.gets)
+	}
+	where("none", "")
+	p.check(p.set(p.one, a, Completed))
+	p.check(p.one.Delete(t.Context(), a, ""))
+	now = now.Add(placeFor)
+	where(a.Task.ID, "")
 }
 
 // What one server does to a task the other finds at once.
