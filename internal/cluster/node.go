@@ -505,9 +505,23 @@ func (n *Node) Beaten() <-chan struct{} {
 	return n.beaten
 }
 
-// Look has the node send a beat now, not only when the next one is due: its row was
-// changed. It does not wait for it.
+// Look has the node read its row, which was changed, and then send a beat, not only when
+// the next one is due. It does not wait for the beat, which is a commit.
 func (n *Node) Look() {
+	life, _ := n.Life()
+	ctx, cancel := context.WithTimeout(n.ctx, noticePatience)
+	defer cancel()
+	_ = n.e.Do(ctx, func(ctx context.Context, c *engine.Conn) error { // else the beat finds it
+		var draining bool
+		err := c.QueryRow(ctx, `SELECT state = 'draining' FROM node WHERE life = $1`, life.ID).Scan(&draining)
+		if err == nil {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.draining = draining
+			n.renewed()
+		}
+		return err
+	})
 	select {
 	case n.asked <- struct{}{}:
 	default:

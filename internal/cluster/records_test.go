@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -99,6 +100,17 @@ func testLateTwin(t *testing.T, p *clustertest.Pair) {
 	need.NoError(t, r.Update(func(tx state.BackendTx) error { return tx.Put("b", "k", []byte("2")) }))
 	if v, _, err := r.Get("b", "k"); err != nil || string(v) != "2" {
 		t.Errorf("%q, %v", v, err)
+	}
+}
+
+// testWriters holds that the writers of later transactions at the same time are there
+// after the first.
+func testWriters(t *testing.T, p *clustertest.Pair) {
+	url := p.A.Database(t)
+	need.NoError(t, add(records(t, open(t, url, "n1")), "first"))
+	db := strings.TrimSuffix(url[strings.LastIndexByte(url, '/')+1:], "?sslmode=disable")
+	if n := p.A.In(db).SQL("SELECT count(*) FROM writer"); n != strconv.Itoa(recordWrites) {
+		t.Errorf("%s writers", n)
 	}
 }
 

@@ -435,7 +435,8 @@ func (o *inOrder) Swap(i, j int) {
 	o.values[i], o.values[j] = o.values[j], o.values[i]
 }
 
-// writer takes one that is free, or makes one.
+// writer takes one that is free. Where none is, it makes as many as are ever used at the
+// same time: each one by itself would be one more commit that waits for the standby.
 func (r *Records) writer(deadline time.Time) (*writer, error) {
 	r.mu.Lock()
 	if n := len(r.writers); n > 0 {
@@ -449,17 +450,23 @@ func (r *Records) writer(deadline time.Time) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{id: random63()}
+	var ids [recordWrites]int64
+	for i := range ids {
+		ids[i] = random63()
+	}
 	release := r.guard(c, deadline)
 	c.Noticed.Store(false)
-	_, err = c.Exec(context.Background(), `INSERT INTO writer (id) VALUES ($1)`, w.id)
+	_, err = c.Exec(context.Background(), `INSERT INTO writer (id) SELECT unnest($1::bigint[])`, ids[:])
 	release()
 	if err != nil || c.Noticed.Load() {
 		r.n.e.Drop(c)
 		return nil, errors.Join(err, engine.ErrSent)
 	}
 	r.pool.Put(c)
-	return w, nil
+	for _, id := range ids[1:] {
+		r.keep(&writer{id: id})
+	}
+	return &writer{id: ids[0]}, nil
 }
 
 // keep gives a writer back, if there is one.
