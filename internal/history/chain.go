@@ -192,8 +192,8 @@ type place struct {
 // commit threads the entries of one commit, which happen at once: two files
 // that change names are no one file.
 func (t *threader) commit(entries []*Entry, moves []lineage.Move) {
-	after := make(map[string]*Chain, len(entries))
-	t.follow(entries, moves, after)
+	after := ends{at: make(map[string]*Chain, len(entries)), of: make(map[*Chain]int, len(entries))}
+	t.follow(entries, moves, &after)
 	for _, e := range entries {
 		if e.IsFolder() {
 			t.folders = append(t.folders, e)
@@ -209,7 +209,7 @@ func (t *threader) commit(entries []*Entry, moves []lineage.Move) {
 		if stays {
 			c = nil
 		}
-		if d := t.broughtBack(e, after); d != nil {
+		if d := t.broughtBack(e, &after); d != nil {
 			if c != nil && c != d {
 				c.extend(e, before, State{Path: from}) // it had to make way
 			}
@@ -227,15 +227,29 @@ func (t *threader) commit(entries []*Entry, moves []lineage.Move) {
 		if !stays {
 			delete(t.at, from)
 		}
-		if after[to] == nil || c.Last().Exists() {
-			after[to] = c
+		if after.at[to] == nil || c.Last().Exists() {
+			after.put(to, c)
 		}
 	}
-	for to, c := range after {
+	for to, c := range after.at {
 		if o := t.at[to]; o == nil || c.Last().Exists() || !o.Last().Exists() {
 			t.at[to] = c
 		}
 	}
+}
+
+// ends are the chains that end at paths after a commit, and at how many each does.
+type ends struct {
+	at map[string]*Chain
+	of map[*Chain]int
+}
+
+func (s *ends) put(path string, c *Chain) {
+	if was := s.at[path]; was != nil {
+		s.of[was]--
+	}
+	s.at[path] = c
+	s.of[c]++
 }
 
 // isOther reports whether an entry is known to be about another file than the
@@ -249,7 +263,7 @@ func (t *threader) isOther(c *Chain, e *Entry) bool {
 }
 
 // follow takes the chains' files along with others' renames.
-func (t *threader) follow(entries []*Entry, moves []lineage.Move, after map[string]*Chain) {
+func (t *threader) follow(entries []*Entry, moves []lineage.Move, after *ends) {
 	if len(moves) == 0 {
 		return
 	}
@@ -259,16 +273,16 @@ func (t *threader) follow(entries []*Entry, moves []lineage.Move, after map[stri
 	}
 	for _, m := range moves {
 		if c := t.at[string(m.From)]; c != nil && c.Last().Exists() && !own[string(m.From)] {
-			after[string(m.To)] = c
+			after.put(string(m.To), c)
 		}
 	}
 	for _, m := range moves {
-		if c := after[string(m.To)]; c != nil && t.at[string(m.From)] == c {
+		if c := after.at[string(m.To)]; c != nil && t.at[string(m.From)] == c {
 			delete(t.at, string(m.From))
 			c.Now, c.Runs[len(c.Runs)-1].Renamed = string(m.To), true
 		}
 	}
-	for to := range after {
+	for to := range after.at {
 		if o := t.at[to]; o != nil && o.Last().Exists() && !own[to] {
 			o.Replaced = true
 		}
@@ -278,7 +292,7 @@ func (t *threader) follow(entries []*Entry, moves []lineage.Move, after map[stri
 // broughtBack gives the deleted file that an entry makes again by undoing its
 // deletion, also if another one has its place meanwhile, and under the name of
 // before if the renames that led to it are undone with it.
-func (t *threader) broughtBack(e *Entry, after map[string]*Chain) *Chain {
+func (t *threader) broughtBack(e *Entry, after *ends) *Chain {
 	if e.NewPath != "" {
 		return nil
 	}
@@ -288,10 +302,8 @@ func (t *threader) broughtBack(e *Entry, after map[string]*Chain) *Chain {
 		if r.Task != e.TaskID || c == nil || c.Last().Exists() || was.path != e.Path {
 			continue
 		}
-		for _, other := range after {
-			if other == c {
-				return nil
-			}
+		if after.of[c] > 0 {
+			return nil
 		}
 		return c
 	}
