@@ -22,6 +22,16 @@ func TestScripts(t *testing.T) {
 			A: line void 0 549
 			cold
 			crash 792336`,
+		"a revert in a directory that a user made in place of a file": `
+			B: put empty/f z
+			C: mv empty tmp; mv a empty
+			disk: rmdir empty
+			disk: put empty/f z
+			revert B`,
+		"a revert of a file that a user moved into a directory in its place": `
+			C: mv dir tmp; mv void dir; mv tmp void
+			disk: mv dir tmp; mv tmp dir/x
+			revert C path void`,
 		"a link in a circle on the way to a file that was written": `
 			B: ln crlf dir
 			A: line dir/skip.log 0 717

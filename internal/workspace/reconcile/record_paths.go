@@ -21,6 +21,7 @@ func (r *Reconciler) RecordPaths(ctx context.Context, paths []wspath.Path) error
 		return nil
 	}
 	s := r.newScanner(false)
+	above := make(map[wspath.Path]bool)
 	for _, p := range paths {
 		if p.IsRoot() || r.Disk.IsOwn(p) {
 			continue
@@ -56,6 +57,9 @@ func (r *Reconciler) RecordPaths(ctx context.Context, paths []wspath.Path) error
 		if now.Kind == op.KindFile || now.Kind == op.KindSymlink {
 			c.seen = now
 			c.old = !tracked // it was hidden from the scans: no one's
+			if err := s.replacedAbove(p, above); err != nil {
+				return err
+			}
 		}
 		s.list = append(s.list, c)
 	}
@@ -64,4 +68,22 @@ func (r *Reconciler) RecordPaths(ctx context.Context, paths []wspath.Path) error
 	}
 	_, err := s.record(ctx, SyncOptions{Attribute: true})
 	return err
+}
+
+// replacedAbove has a file recorded as gone that history has in place of a directory above
+// a path. seen are the directories that were checked.
+func (s *scanner) replacedAbove(p wspath.Path, seen map[wspath.Path]bool) error {
+	for dir := range p.Ancestors() {
+		if dir.IsRoot() || seen[dir] {
+			return nil
+		}
+		seen[dir] = true
+		if e, ok, err := s.tip.Lookup(dir); err != nil || ok {
+			if err == nil && e.Mode != object.Dir {
+				s.gone(dir)
+			}
+			return err
+		}
+	}
+	return nil
 }
