@@ -47,5 +47,5 @@ func (t *Table) within(ctx context.Context, paths []wspath.Path) (*Lock, error) 
 	if len(missing) > 0 {
 		return nil, &NotHeld{Paths: missing}
 	}
-	return &Lock{table: t, paths: h.paths, lent: true}, nil
+	return &Lock{table: t, paths: h.paths, set: h.set, lent: true}, nil
 }

@@ -27,8 +27,9 @@ type Table struct {
 type Lock struct {
 	table   *Table
 	paths   []wspath.Path
-	blocked int     // earlier requests that overlap with this one
-	waiting []*Lock // later ones that this one blocks
+	set     map[wspath.Path]struct{} // the paths, where they are many
+	blocked int                      // earlier requests that overlap with this one
+	waiting []*Lock                  // later ones that this one blocks
 	ready   chan struct{}
 	lent    bool // by a hold, which keeps it
 }
@@ -46,7 +47,7 @@ func (t *Table) Acquire(ctx context.Context, paths []wspath.Path) (*Lock, error)
 	if l, err := t.within(ctx, paths); l != nil || err != nil {
 		return l, err
 	}
-	l := &Lock{table: t, paths: paths, ready: make(chan struct{})}
+	l := &Lock{table: t, paths: paths, set: setOf(paths), ready: make(chan struct{})}
 	t.mu.Lock()
 	before := make(map[*Lock]struct{})
 	for _, p := range paths {
@@ -86,7 +87,33 @@ func (t *Table) Acquire(ctx context.Context, paths []wspath.Path) (*Lock, error)
 
 // Covers reports whether a path is held.
 func (l *Lock) Covers(p wspath.Path) bool {
-	return slices.ContainsFunc(l.paths, p.Within)
+	if l.set == nil {
+		return slices.ContainsFunc(l.paths, p.Within)
+	}
+	if p.IsRoot() {
+		p = wspath.Root // its one name in the set
+	}
+	for {
+		if _, ok := l.set[p]; ok || p.IsRoot() {
+			return ok
+		}
+		p = p.Dir()
+	}
+}
+
+// setOf returns the set of many paths, nil for a few.
+func setOf(paths []wspath.Path) map[wspath.Path]struct{} {
+	if len(paths) <= 8 {
+		return nil
+	}
+	set := make(map[wspath.Path]struct{}, len(paths))
+	for _, p := range paths {
+		if p.IsRoot() {
+			p = wspath.Root
+		}
+		set[p] = struct{}{}
+	}
+	return set
 }
 
 // Release lets the next ones in. Also for a lock that is still waited for.

@@ -57,3 +57,21 @@ func TestLongRequestsAreNotPassed(t *testing.T) {
 		}
 	})
 }
+
+func TestCovers(t *testing.T) {
+	many := []wspath.Path{"a/b", "a/b/c", "d", "e/f/g", "h", "i", "j", "k", "l", "m"}
+	for _, paths := range [][]wspath.Path{many[:3], many, append(many[:len(many):len(many)], "")} {
+		l, err := New().Acquire(t.Context(), paths)
+		need.NoError(t, err)
+		for _, p := range []wspath.Path{"a", "a/b", "a/b/x", "a/bb", "d/e/f", "e/f", "z", wspath.Root, ""} {
+			want := false
+			for _, q := range paths {
+				want = want || p.Within(q)
+			}
+			if l.Covers(p) != want {
+				t.Errorf("%q of %q: %t", p, paths, !want)
+			}
+		}
+		l.Release()
+	}
+}

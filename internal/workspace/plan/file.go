@@ -179,7 +179,7 @@ func (p *Plan) setMode(q wspath.Path, n *Node, mode object.Mode, o *op.Op) {
 	p.net.write(q, mode, n.ID, n.content, o.Reverts)
 	m := *n
 	m.Mode, m.perm, m.chmod = mode, perm, true
-	p.View.nodes[q] = &m
+	p.View.nodes.put(q, &m)
 }
 
 // chmod plays OpChmod.

@@ -19,8 +19,8 @@ import (
 // inTree reports whether the tree has a file at or under a path when the edits
 // so far are made.
 func (p *Plan) inTree(q wspath.Path) (bool, error) {
-	for at, n := range p.View.nodes {
-		if at.Within(q) && (n.Kind == op.KindFile || n.Kind == op.KindSymlink) {
+	for _, at := range append(p.View.nodes.under(q), q) {
+		if n := p.View.nodes.at[at]; n != nil && (n.Kind == op.KindFile || n.Kind == op.KindSymlink) {
 			return true, nil
 		}
 	}

@@ -20,7 +20,7 @@ import (
 // again is nothing.
 type netChanges struct {
 	files []*netFile
-	now   map[wspath.Path]*netFile // by path in the view, those that are there
+	now   byPath[*netFile] // by path in the view, those that are there
 	dirs  []*netDir
 	idle  []message.EntryRef // undone by operations that had nothing to do
 }
@@ -47,12 +47,12 @@ type netDir struct {
 	reverts []message.EntryRef
 }
 
-func newNet() *netChanges { return &netChanges{now: make(map[wspath.Path]*netFile)} }
+func newNet() *netChanges { return &netChanges{now: newByPath[*netFile]()} }
 
 // known gives the record of a file that history tracks and that an operation
 // touches, making it at the first touch.
 func (c *netChanges) known(now, then wspath.Path, before gitstore.Entry) *netFile {
-	if f := c.now[now]; f != nil {
+	if f := c.now.at[now]; f != nil {
 		return f
 	}
 	f := &netFile{origin: then, before: before, path: now, mode: before.Mode, id: before.ID}
@@ -62,12 +62,12 @@ func (c *netChanges) known(now, then wspath.Path, before gitstore.Entry) *netFil
 
 func (c *netChanges) add(f *netFile) {
 	c.files = append(c.files, f)
-	c.now[f.path] = f
+	c.now.put(f.path, f)
 }
 
 // write notes that a path has new content.
 func (c *netChanges) write(p wspath.Path, mode object.Mode, id object.ID, content *content.Content, reverts []message.EntryRef) {
-	f := c.now[p]
+	f := c.now.at[p]
 	if f == nil {
 		f = &netFile{path: p}
 		c.add(f)
@@ -78,10 +78,10 @@ func (c *netChanges) write(p wspath.Path, mode object.Mode, id object.ID, conten
 
 // remove notes that a file is gone.
 func (c *netChanges) remove(p wspath.Path, reverts []message.EntryRef) {
-	if f := c.now[p]; f != nil {
+	if f := c.now.at[p]; f != nil {
 		f.gone = true
 		f.reverts = append(f.reverts, reverts...)
-		delete(c.now, p)
+		c.now.remove(p)
 	}
 }
 
@@ -89,17 +89,17 @@ func (c *netChanges) remove(p wspath.Path, reverts []message.EntryRef) {
 // name.
 func (c *netChanges) move(from, to wspath.Path, reverts []message.EntryRef) {
 	var moved []*netFile
-	for p, f := range c.now {
-		if p.Within(from) {
+	for _, p := range append(c.now.under(from), from) {
+		if f := c.now.at[p]; f != nil {
 			moved = append(moved, f)
-			delete(c.now, p)
+			c.now.remove(p)
 		}
 	}
 	for _, f := range moved {
 		rel, _ := f.path.Rel(from)
 		f.path = to.Join(string(rel))
 		f.reverts = append(f.reverts, reverts...)
-		c.now[f.path] = f
+		c.now.put(f.path, f)
 	}
 	for _, d := range c.dirs {
 		if d.path != "" && d.path.Within(from) {
@@ -112,7 +112,7 @@ func (c *netChanges) move(from, to wspath.Path, reverts []message.EntryRef) {
 // undo notes which entries are undone, by the paths of the files now.
 func (c *netChanges) undo(refs map[wspath.Path][]message.EntryRef) {
 	for p, list := range refs {
-		if f := c.now[p]; f != nil {
+		if f := c.now.at[p]; f != nil {
 			f.reverts = append(f.reverts, list...)
 		}
 	}
@@ -162,7 +162,7 @@ func (c *netChanges) entries(perm func(object.Mode) fs.FileMode) []record.Entry 
 	// before that rename.
 	slices.SortStableFunc(out, func(a, b record.Entry) int {
 		first := func(e record.Entry) int {
-			if e.Operation == message.Delete && c.now[wspath.Path(e.Path)] != nil {
+			if e.Operation == message.Delete && c.now.at[wspath.Path(e.Path)] != nil {
 				return 0
 			}
 			return 1
@@ -272,7 +272,7 @@ func (c *netChanges) dirEntry(d *netDir) (record.Entry, bool) {
 		return e, false
 	case d.path == "":
 		e.Operation, e.Path = message.Rmdir, string(d.origin)+"/"
-	case c.anyUnder(d.path):
+	case c.now.anyUnder(d.path):
 		return e, false // a folder on the way to a file is no entry
 	case d.origin == "":
 		e.Operation = message.Mkdir
@@ -286,15 +286,6 @@ func (c *netChanges) dirEntry(d *netDir) (record.Entry, bool) {
 // that no entry names it.
 func (c *netChanges) filledFolder() bool {
 	return slices.ContainsFunc(c.dirs, func(d *netDir) bool {
-		return d.origin != "" && d.path != "" && d.origin != d.path && c.anyUnder(d.path)
+		return d.origin != "" && d.path != "" && d.origin != d.path && c.now.anyUnder(d.path)
 	})
-}
-
-func (c *netChanges) anyUnder(dir wspath.Path) bool {
-	for p := range c.now {
-		if p.IsUnder(dir) {
-			return true
-		}
-	}
-	return false
 }

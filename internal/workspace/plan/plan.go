@@ -186,7 +186,7 @@ func (p *Plan) claim(ctx context.Context, q wspath.Path, n *Node) error {
 	case n.Kind == op.KindNone || then == "":
 		// Nothing there. If it was not there before the change set either,
 		// the tip may still have something.
-		if _, changed := p.View.nodes[q]; changed || p.newFolder(q) {
+		if _, changed := p.View.nodes.at[q]; changed || p.newFolder(q) {
 			return nil
 		}
 		then = q
@@ -221,7 +221,7 @@ func (p *Plan) claim(ctx context.Context, q wspath.Path, n *Node) error {
 // moved there.
 func (p *Plan) newFolder(q wspath.Path) bool {
 	for dir := range q.Ancestors() {
-		if _, ok := p.View.nodes[dir]; ok {
+		if _, ok := p.View.nodes.at[dir]; ok {
 			return true
 		}
 	}

@@ -30,28 +30,26 @@ func (p *Plan) remove(at wspath.Path, n *Node) {
 // before moved there.
 func (p *Plan) removeTree(at wspath.Path, n *Node) {
 	p.remove(at, n)
-	for q, k := range p.View.nodes {
-		if q.IsUnder(at) {
-			p.remove(q, k)
-		}
+	for _, q := range p.View.nodes.under(at) {
+		p.remove(q, p.View.nodes.at[q])
 	}
 }
 
 // Arrange makes the steps: from what is on disk to the view, without what was
 // there in between.
 func (p *Plan) Arrange() error {
-	paths := slices.Sorted(maps.Keys(p.View.nodes))
+	paths := slices.Sorted(maps.Keys(p.View.nodes.at))
 	removed := slices.DeleteFunc(p.removed, func(r removal) bool {
 		if r.node.origin == "" {
 			return true // a directory of this change set
 		}
-		n := p.View.nodes[r.node.origin]
+		n := p.View.nodes.at[r.node.origin]
 		if n == nil || n.content == nil || n.Kind != r.node.Kind || n.ID != r.node.ID || n.Mode != r.node.Mode {
 			return false
 		}
 		same := *r.node                      // what was replaced is there again
 		same.perm, same.chmod = n.perm, true // its bits may be another's by now
-		p.View.nodes[r.node.origin] = &same
+		p.View.nodes.put(r.node.origin, &same)
 		return true
 	})
 	p.removed = removed
@@ -59,7 +57,7 @@ func (p *Plan) Arrange() error {
 	var news []rearrange.New
 	nodes := make([]*Node, 0, len(paths)+len(removed))
 	for _, q := range paths {
-		n := p.View.nodes[q]
+		n := p.View.nodes.at[q]
 		switch {
 		case n.Kind == op.KindNone:
 			continue
@@ -113,7 +111,7 @@ func (p *Plan) Arrange() error {
 		p.Steps = append(p.Steps, st)
 	}
 	for _, q := range paths {
-		if n := p.View.nodes[q]; n.chmod && n.content == nil && n.Kind == op.KindFile && n.perm != n.seen.Info.Mode.Perm() {
+		if n := p.View.nodes.at[q]; n.chmod && n.content == nil && n.Kind == op.KindFile && n.perm != n.seen.Info.Mode.Perm() {
 			p.Steps = append(p.Steps, Step{Kind: StepChmod, Path: q, Perm: n.perm, Mode: n.Mode, Expect: n.disk, Result: n.disk})
 		}
 	}

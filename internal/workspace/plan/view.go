@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -55,7 +54,7 @@ type View struct {
 	lock *pathlock.Lock
 
 	seen  map[wspath.Path]*Node // reads the disk, so that each path is read once
-	nodes map[wspath.Path]*Node // what the change set did, by path afterwards
+	nodes byPath[*Node]         // what the change set did, by path afterwards
 	// filled are directories that exist on disk, that history does not have, and
 	// that the change set puts something into: where they were before. "" is one that
 	// history has.
@@ -63,7 +62,7 @@ type View struct {
 }
 
 func NewView(d *disk.Disk, tip gitstore.Snapshot, lock *pathlock.Lock) *View {
-	return &View{disk: d, tip: tip, lock: lock, seen: make(map[wspath.Path]*Node), nodes: make(map[wspath.Path]*Node), filled: make(map[wspath.Path]wspath.Path)}
+	return &View{disk: d, tip: tip, lock: lock, seen: make(map[wspath.Path]*Node), nodes: newByPath[*Node](), filled: make(map[wspath.Path]wspath.Path)}
 }
 
 // NeedLocks says that a request has to be planned again with more paths
@@ -91,12 +90,12 @@ func (v *View) at(p wspath.Path) (*Node, error) {
 	if p.IsRoot() {
 		return &Node{Kind: op.KindDir, origin: wspath.Root}, nil
 	}
-	if n, ok := v.nodes[p]; ok {
+	if n, ok := v.nodes.at[p]; ok {
 		return n, nil
 	}
-	if len(v.nodes) > 0 {
+	if len(v.nodes.at) > 0 {
 		for dir := range p.Ancestors() {
-			n, ok := v.nodes[dir]
+			n, ok := v.nodes.at[dir]
 			if !ok {
 				continue
 			}
@@ -157,7 +156,7 @@ func (v *View) set(p wspath.Path, n *Node) error {
 	if err := v.ensureDirs(p.Dir()); err != nil {
 		return err
 	}
-	v.nodes[p] = n
+	v.nodes.put(p, n)
 	return v.noteFilled(p.Dir())
 }
 
@@ -198,38 +197,37 @@ func (v *View) ensureDirs(dir wspath.Path) error {
 	if err := v.ensureDirs(dir.Dir()); err != nil {
 		return err
 	}
-	v.nodes[dir] = &Node{Kind: op.KindDir}
+	v.nodes.put(dir, &Node{Kind: op.KindDir})
 	return nil
 }
 
 // remove takes a path away with everything under it.
 func (v *View) remove(p wspath.Path) {
 	v.forget(p)
-	v.nodes[p] = &Node{}
+	v.nodes.put(p, &Node{})
 }
 
 func (v *View) forget(p wspath.Path) {
-	for q := range v.nodes {
-		if q.IsUnder(p) {
-			delete(v.nodes, q)
-		}
+	for _, q := range v.nodes.under(p) {
+		v.nodes.remove(q)
 	}
 }
 
 // move takes what is at a path to another, with everything under it.
 func (v *View) move(from, to wspath.Path, n *Node) error {
 	moved := make(map[wspath.Path]*Node)
-	for q, k := range v.nodes {
-		if rel, ok := q.Rel(from); ok && q != from {
-			moved[to.Join(string(rel))] = k
-		}
+	for _, q := range v.nodes.under(from) {
+		rel, _ := q.Rel(from)
+		moved[to.Join(string(rel))] = v.nodes.at[q]
 	}
 	v.remove(from)
 	v.forget(to)
 	if err := v.set(to, n); err != nil {
 		return err
 	}
-	maps.Copy(v.nodes, moved)
+	for q, k := range moved {
+		v.nodes.put(q, k)
+	}
 	return nil
 }
 
@@ -254,15 +252,13 @@ func (v *View) children(p wspath.Path, n *Node) ([]child, error) {
 			}
 		}
 	}
-	for q := range v.nodes {
-		if q.Dir() == p && !q.IsRoot() {
-			names[q.Base()] = true
-		}
+	for _, q := range v.nodes.children(p) {
+		names[q.Base()] = true
 	}
 	out := make([]child, 0, len(names))
 	for name := range names {
 		q := p.Join(name)
-		k, ok := v.nodes[q]
+		k, ok := v.nodes.at[q]
 		if !ok {
 			var err error
 			if k, err = v.peek(n.origin.Join(name)); err != nil {
@@ -287,11 +283,9 @@ func (v *View) recorded(p wspath.Path, fn func(now, then wspath.Path, e gitstore
 	if err := v.recordedFrom(p, n, fn); err != nil {
 		return err
 	}
-	for q, k := range v.nodes {
-		if q.IsUnder(p) {
-			if err := v.recordedFrom(q, k, fn); err != nil {
-				return err
-			}
+	for _, q := range v.nodes.under(p) {
+		if err := v.recordedFrom(q, v.nodes.at[q], fn); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -307,15 +301,15 @@ func (v *View) recordedFrom(p wspath.Path, n *Node, fn func(now, then wspath.Pat
 	return v.tip.Walk(then, func(e gitstore.Entry) error {
 		rel, _ := e.Path.Rel(then)
 		now := p.Join(string(rel))
-		if now != p && len(v.nodes) > 0 {
-			if _, ok := v.nodes[now]; ok {
+		if now != p && len(v.nodes.at) > 0 {
+			if _, ok := v.nodes.at[now]; ok {
 				return nil
 			}
 			for dir := range now.Ancestors() {
 				if dir == p {
 					break
 				}
-				if _, ok := v.nodes[dir]; ok {
+				if _, ok := v.nodes.at[dir]; ok {
 					return nil
 				}
 			}
@@ -443,12 +437,13 @@ func (v *View) linkStays(p wspath.Path, target string) bool {
 			return false
 		}
 	}
-	saved, had := v.nodes[p]
-	v.nodes[p] = &Node{Kind: op.KindSymlink, Mode: object.Symlink, content: &content.Content{Target: target}}
+	saved, had := v.nodes.at[p]
+	v.nodes.put(p, &Node{Kind: op.KindSymlink, Mode: object.Symlink, content: &content.Content{Target: target}})
 	_, err := v.Resolve(p, true)
-	delete(v.nodes, p)
 	if had {
-		v.nodes[p] = saved
+		v.nodes.put(p, saved)
+	} else {
+		v.nodes.remove(p)
 	}
 	// A link in a circle, or through a file, stays inside.
 	return err == nil || errs.CodeOf(err) == "not_a_directory" || v.circular(p, target)
