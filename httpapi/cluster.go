@@ -157,11 +157,8 @@ func (x *Exchange) Here(g Gate) (answered bool) {
 
 func (x *Exchange) run() {
 	c := x.c
-	if a := x.f.route.Authorize; a != nil {
-		if err := a(c); err != nil {
-			Fail(c, err)
-			return
-		}
+	if x.s.authorize(c); x.f.problem != nil {
+		return
 	}
 	x.s.idempotent(c)
 	if x.f.idem == nil && x.f.problem == nil {

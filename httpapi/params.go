@@ -47,12 +47,12 @@ func queryOf(c *gin.Context) (url.Values, error) {
 // onlyQuery refuses a query parameter that the route does not take: it would be
 // ignored, so that a list has everything, or a delete deletes more than was meant. A
 // read ignores one whose name is near none of its own: a cache's or a tracer's. A name
-// of fields, those of the route's JSON body, is refused as one. What another node
-// forwards was checked there.
+// of fields, those of the route's JSON body, is refused as one. What another node asks for
+// of a list has a parameter of its own.
 func onlyQuery(c *gin.Context, fields []string) error {
 	f := factsOf(c)
 	rt := f.route
-	if c.Request.URL.RawQuery == "" || rt == nil || rt.AnyQuery || rt.Internal || f.received != nil {
+	if c.Request.URL.RawQuery == "" || rt == nil || rt.AnyQuery || rt.Internal || f.received != nil && f.received.Part {
 		return nil
 	}
 	query, err := queryOf(c)

@@ -125,6 +125,36 @@ func others(done *render.Collected, raw []byte, ask func(id string, into *render
 	return json.Marshal(all)
 }
 
+// usedElsewhere asks for the workspaces that other nodes of a cluster have, each alone, and
+// adds what they take.
+func usedElsewhere(use *render.DiskUse, raw []byte, ask func(id string, into *render.DiskUse) ([]byte, error)) ([]byte, error) {
+	var all struct {
+		Workspaces []json.RawMessage `json:"workspaces"`
+		DiskBytes  int64             `json:"disk_bytes"`
+		TaskBytes  int64             `json:"task_files_bytes"`
+	}
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return nil, err
+	}
+	list := all.Workspaces
+	for _, id := range use.Elsewhere {
+		var one render.DiskUse
+		raw, err := ask(id, &one)
+		all.Workspaces = nil
+		if err == nil {
+			err = json.Unmarshal(raw, &all)
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, all.Workspaces...)
+		use.Workspaces = append(use.Workspaces, one.Workspaces...)
+		use.DiskBytes, use.TaskBytes = use.DiskBytes+one.DiskBytes, use.TaskBytes+one.TaskBytes
+	}
+	all.Workspaces, all.DiskBytes, all.TaskBytes, use.Elsewhere = list, use.DiskBytes, use.TaskBytes, nil
+	return json.Marshal(all)
+}
+
 func duCommand() *cobra.Command {
 	v := &verb{}
 	var by string
@@ -161,6 +191,12 @@ With --json: as the server answers it.`,
 		}
 		var use render.DiskUse
 		raw, err := v.Client.JSON(ctx, client.Request{Path: "/upkeep/du", Query: query}, &use)
+		if err == nil && len(use.Elsewhere) > 0 {
+			raw, err = usedElsewhere(&use, raw, func(id string, into *render.DiskUse) ([]byte, error) {
+				query.Set("workspace", id)
+				return v.Client.JSON(ctx, client.Request{Path: "/upkeep/du", Query: query}, into)
+			})
+		}
 		if err != nil {
 			return err
 		}

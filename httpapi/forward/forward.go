@@ -84,6 +84,8 @@ type Options struct {
 	Tip func(workspace string) (seq uint64, open bool)
 	// Known reports whether a node of a name ever was one of the cluster's; nil: none.
 	Known func(ctx context.Context, name string) (bool, error)
+	// Live lists the live nodes as the engine has them now; nil: they are Node.Peers.
+	Live func(ctx context.Context) ([]Peer, error)
 	// Adopt lets a workspace whose node is gone go on in a directory of this node, and
 	// returns what umbra cluster adopt prints; Arrive opens one that became this node's.
 	// Nil: neither is done here.
@@ -335,7 +337,7 @@ func (f *Forwarder) target(q *request) (target, error) {
 	case place.Node == self, place.Node == "" && place.Workspace == "" && (q.node == "" || q.node == self || q.read):
 		return target{here: true}, nil
 	case place.Node != "":
-		if p, ok := f.byName(place.Node); ok {
+		if p, ok := f.byName(x.Context(), place.Node); ok {
 			return target{owner: ownerOf(p), open: true}, nil
 		}
 		return target{here: true}, nil // which knows no session of a node that is gone
@@ -442,7 +444,7 @@ func (f *Forwarder) owner(q *request) (Owner, error) {
 // named is the target of a request that makes something on the node that the
 // client names.
 func (f *Forwarder) named(q *request) (target, error) {
-	if p, ok := f.byName(q.node); ok {
+	if p, ok := f.byName(q.x.Context(), q.node); ok {
 		return target{owner: ownerOf(p), claim: true}, nil
 	}
 	known := false
@@ -458,11 +460,15 @@ func (f *Forwarder) named(q *request) (target, error) {
 	return target{}, errs.New(errs.NotFound, "node_not_found", "The cluster has no node of this name.").With("node", q.node)
 }
 
-func (f *Forwarder) byName(name string) (Peer, bool) {
-	for _, p := range f.o.Node.Peers() {
-		if p.Name == name {
-			return p, true
-		}
+// byName returns the live node of a name, also one that came since the last beat.
+func (f *Forwarder) byName(ctx context.Context, name string) (Peer, bool) {
+	is := func(p Peer) bool { return p.Name == name }
+	list := f.o.Node.Peers()
+	if !slices.ContainsFunc(list, is) && f.o.Live != nil {
+		list, _ = f.o.Live(ctx) // without the engine it is not known
+	}
+	if i := slices.IndexFunc(list, is); i >= 0 {
+		return list[i], true
 	}
 	return Peer{}, false
 }

@@ -65,6 +65,10 @@ func TestForward(t *testing.T) {
 	if m := a.json(t); m["path"] != "/w/a/%7Ex%2Fy;z?a=%20&b" || m["by"] != "n2" || m["actor"] != "alice" || a.h.Get("Umbra-Seq") != "2" {
 		t.Errorf("%v %v", m, a.h)
 	}
+	// A parameter that the route does not take is refused, wherever the workspace is.
+	for _, n := range w.nodes {
+		n.ask("PUT", "/w/a/x?dry_run=true", "two").want(t, 400, "invalid_parameter")
+	}
 	// What a token may not do is refused by the node that is asked.
 	n1.ask("PUT", "/w/a/x", "no", "Authorization: Bearer reader").want(t, 403, "forbidden")
 	n1.ask("GET", "/w/a", "", "Authorization: Bearer none").want(t, 401, "unauthorized")

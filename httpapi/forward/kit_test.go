@@ -248,7 +248,7 @@ func (n *fakeNode) Register(r *httpapi.Router) {
 	r.Handle(httpapi.Route{Method: "GET", Pattern: "/w/{ws}", Handler: n.get, About: one})
 	r.Handle(httpapi.Route{Method: "GET", Pattern: "/w/{ws}/long", Handler: n.long, About: one})
 	r.Handle(httpapi.Route{Method: "GET", Pattern: "/w/{ws}/stream", Handler: n.stream, About: one, Stream: true})
-	r.Handle(httpapi.Route{Method: "PUT", Pattern: "/w/{ws}/{path...}", Handler: n.put, About: one, Access: httpapi.AccessWrite, Body: httpapi.BodyRaw, MaxBody: 8 << 20, Changes: true})
+	r.Handle(httpapi.Route{Method: "PUT", Pattern: "/w/{ws}/{path...}?a&b", Handler: n.put, About: one, Access: httpapi.AccessWrite, Body: httpapi.BodyRaw, MaxBody: 8 << 20, Changes: true})
 	r.Handle(httpapi.Route{Method: "POST", Pattern: "/new", Handler: n.make, About: httpapi.AboutNone, Access: httpapi.AccessWrite, Body: httpapi.BodyRaw, Changes: true})
 	r.Handle(httpapi.Route{Method: "GET", Pattern: "/at/{node}", Handler: n.at, About: func(c *gin.Context) (httpapi.Place, error) {
 		name, err := httpapi.Param(c, "node")

@@ -252,6 +252,8 @@ func (f *Forwarder) copy(q *request, resp *http.Response, whole []byte, cancel c
 	for name, values := range withoutHop(resp.Header) {
 		switch name {
 		case httpapi.ErrorHeader, runHeader, "Date":
+		case "Vary":
+			to[name] = append(to[name], values...) // to what this node has checked
 		default:
 			to[name] = values
 		}

@@ -29,7 +29,13 @@ func (d *GC) OpenAPI() []byte { return gcDocument }
 func (d *GC) Register(r *httpapi.Router) {
 	r.Handle(httpapi.Route{Method: http.MethodPost, Pattern: "/upkeep/gc", Handler: d.collect, Access: httpapi.AccessOwner, About: aboutCollect,
 		Body: httpapi.BodyOptionalJSON, Stream: true})
-	r.Handle(httpapi.Route{Method: http.MethodGet, Pattern: "/upkeep/du?by&workspace", Handler: d.usage, Access: httpapi.AccessOwner, About: httpapi.AboutNone})
+	r.Handle(httpapi.Route{Method: http.MethodGet, Pattern: "/upkeep/du?by&workspace", Handler: d.usage, Access: httpapi.AccessOwner, About: aboutUsage})
+}
+
+// aboutUsage is the workspace that is asked for.
+func aboutUsage(c *gin.Context) (httpapi.Place, error) {
+	id, _, err := httpapi.Query(c, "workspace")
+	return httpapi.Place{Workspace: id}, err
 }
 
 // aboutCollect is the one workspace that is asked for. Of several, or all, the node does
@@ -146,11 +152,10 @@ func (d *GC) usage(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	var ids []string
-	if given {
-		ids = []string{only}
+	if given && only == "" {
+		return errs.New(errs.NotFound, "workspace_not_found", "The workspace %q does not exist.", only)
 	}
-	list, err := d.Service.Usage(c.Request.Context(), ids, by == "task")
+	list, elsewhere, err := d.Service.Usage(c.Request.Context(), only, by == "task")
 	if err != nil {
 		return err
 	}
@@ -158,7 +163,9 @@ func (d *GC) usage(c *gin.Context) error {
 		Workspaces []usage `json:"workspaces"`
 		DiskBytes  int64   `json:"disk_bytes"`
 		TaskBytes  int64   `json:"task_files_bytes"`
-	}{Workspaces: []usage{}}
+		// Elsewhere are those that other nodes of a cluster have: each is asked for alone.
+		Elsewhere []string `json:"elsewhere,omitempty"`
+	}{Workspaces: []usage{}, Elsewhere: elsewhere}
 	for i := range list {
 		u := &list[i]
 		one := usage{Workspace: u.Workspace, Root: wire.Text(u.Root), DiskBytes: u.DiskBytes, TaskBytes: u.TaskBytes, Boundary: boundaryOf(u.Begin)}

@@ -159,6 +159,9 @@ func (n *Node) StoreMeter() *telemetry.Ops { return n.opt.StoreMeter }
 // Peers returns the live nodes, this one among them.
 func (n *Node) Peers() []cluster.Peer { return n.c.Peers() }
 
+// Live lists the live nodes as the engine has them now. Errors of package sink.
+func (n *Node) Live(ctx context.Context) ([]cluster.Peer, error) { return n.c.Live(ctx) }
+
 // Known reports whether a node of a name ever was one of the cluster's. Errors of
 // package sink.
 func (n *Node) Known(ctx context.Context, name string) (bool, error) { return n.c.Known(ctx, name) }

@@ -108,6 +108,8 @@ type DiskUse struct {
 	} `json:"workspaces"`
 	DiskBytes int64 `json:"disk_bytes"`
 	TaskBytes int64 `json:"task_files_bytes"`
+	// Elsewhere are those that other nodes of a cluster have.
+	Elsewhere []string `json:"elsewhere,omitempty"`
 }
 
 // DiskUsage prints disk usage as a table.

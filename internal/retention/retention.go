@@ -229,9 +229,12 @@ func (s *Service) Collect(ctx context.Context, req Request, progress Progress) (
 			return nil, errs.New(errs.NotFound, "workspace_not_found", "The workspace %q does not exist.", id)
 		}
 	}
-	others, err := s.others(ctx, ids)
-	if err != nil {
-		return nil, err
+	var others map[string]bool
+	if len(req.Workspaces) != 1 { // which is asked of the server that has it
+		var err error
+		if others, err = s.others(ctx, ids); err != nil {
+			return nil, err
+		}
 	}
 	var out []Result
 	for _, id := range ids {
@@ -254,10 +257,9 @@ func (s *Service) Collect(ctx context.Context, req Request, progress Progress) (
 	return out, nil
 }
 
-// others returns which of several workspaces another server has. One alone is asked of
-// the server that has it.
+// others returns which of several workspaces another server has.
 func (s *Service) others(ctx context.Context, ids []string) (map[string]bool, error) {
-	if s.o.Others == nil || len(ids) < 2 {
+	if s.o.Others == nil {
 		return nil, nil
 	}
 	others, err := s.o.Others(ctx, ids)

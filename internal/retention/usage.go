@@ -31,29 +31,35 @@ type TaskUsage struct {
 	Artifacts int64
 }
 
-// Usage returns the disk usage of workspaces; none named: all. By task reads the
-// whole history.
-func (s *Service) Usage(ctx context.Context, ids []string, byTask bool) ([]Usage, error) {
-	if len(ids) == 0 {
+// Usage returns the disk usage of a workspace; none named: of all that no other server has,
+// and the IDs of the others. By task reads the whole history.
+func (s *Service) Usage(ctx context.Context, of string, byTask bool) (out []Usage, elsewhere []string, err error) {
+	ids, others := []string{of}, map[string]bool(nil)
+	if of == "" {
+		ids = nil
 		err := s.o.Workspaces.Each(func(rec workspaces.Record) bool {
-			if !s.o.Workspaces.Elsewhere(rec) {
-				ids = append(ids, rec.ID)
-			}
+			ids = append(ids, rec.ID)
 			return true
 		})
 		if err != nil {
-			return nil, errs.Wrap(err, "")
+			return nil, nil, errs.Wrap(err, "")
+		}
+		if others, err = s.others(ctx, ids); err != nil {
+			return nil, nil, err
 		}
 	}
-	out := make([]Usage, 0, len(ids))
 	for _, id := range ids {
+		if others[id] {
+			elsewhere = append(elsewhere, id)
+			continue
+		}
 		u, err := s.usage(ctx, id, byTask)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		out = append(out, u)
 	}
-	return out, nil
+	return out, elsewhere, nil
 }
 
 func (s *Service) usage(ctx context.Context, id string, byTask bool) (Usage, error) {

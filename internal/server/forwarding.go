@@ -7,6 +7,7 @@ import (
 
 	"umbra/config"
 	"umbra/httpapi/forward"
+	"umbra/internal/cluster"
 	"umbra/internal/node"
 	"umbra/internal/workspaces"
 )
@@ -15,8 +16,9 @@ import (
 type placed struct{ *node.Node }
 
 // Peers is forward.Node's.
-func (p placed) Peers() []forward.Peer {
-	all := p.Node.Peers()
+func (p placed) Peers() []forward.Peer { return peersOf(p.Node.Peers()) }
+
+func peersOf(all []cluster.Peer) []forward.Peer {
 	out := make([]forward.Peer, len(all))
 	for i, x := range all {
 		out[i] = forward.Peer{Life: x.Life, Name: x.Name, Address: x.Address, URL: x.URL, Draining: x.Draining}
@@ -50,7 +52,10 @@ func openForwarder(cfg config.Config, n *node.Node, m *workspaces.Manager, recor
 		return nil
 	}
 	into := adopter{n, m, records}
-	f := forward.New(forward.Options{Node: placed{n}, Adopt: into.adopt, Arrive: m.Arrive, Wait: cfg.Cluster.Wait, StaleReads: cfg.Cluster.StaleReads, Known: n.Known, Tip: m.TipOf, Log: log, Meter: d.meters.forward,
+	f := forward.New(forward.Options{Node: placed{n}, Adopt: into.adopt, Arrive: m.Arrive, Wait: cfg.Cluster.Wait, StaleReads: cfg.Cluster.StaleReads, Known: n.Known, Live: func(ctx context.Context) ([]forward.Peer, error) {
+		list, err := n.Live(ctx)
+		return peersOf(list), err
+	}, Tip: m.TipOf, Log: log, Meter: d.meters.forward,
 		Drop: func(ctx context.Context, workspace string, blobs []string, ignored bool) error {
 			if err := n.Purged(ctx, workspace); err != nil {
 				return err
