@@ -1,7 +1,11 @@
 package forward
 
 import (
+	"io"
+	"net/http"
+	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -25,5 +29,16 @@ func TestRestartedOwner(t *testing.T) {
 	defer n1.f.mu.Unlock()
 	if len(n1.f.peers) != 0 {
 		t.Error("a life that is over is kept")
+	}
+}
+
+// The end of a body of a known length is found without another read of it.
+func TestBodyEnds(t *testing.T) {
+	closed := iotest.ErrReader(http.ErrBodyReadAfterClose)
+	if got, err := io.ReadAll(exactly(io.MultiReader(strings.NewReader("ab"), closed), 2)); string(got) != "ab" || err != nil {
+		t.Errorf("%q %v", got, err)
+	}
+	if _, err := io.ReadAll(exactly(closed, -1)); err == nil {
+		t.Error("a body of an unknown length ends without its error")
 	}
 }

@@ -192,12 +192,22 @@ func (f *Forwarder) outgoing(ctx context.Context, x *httpapi.Exchange, p *peer, 
 		Token: k.Token, Scope: k.Scope, Roots: k.Roots, Owner: k.Owner, Remote: in.RemoteAddr})
 	body := &lentBody{}
 	if x.HasBody() {
-		body.r = in.Body
+		body.r = exactly(in.Body, in.ContentLength)
 		out.Body = body
 	} else {
 		out.ContentLength = 0
 	}
 	return out, body, err
+}
+
+// exactly returns a body of a known length. The transport reads on at its end. By then the
+// answer may have begun, the server have closed the body, and the error would close the
+// connection that the answer is on.
+func exactly(body io.Reader, length int64) io.Reader {
+	if length < 0 {
+		return body
+	}
+	return io.LimitReader(body, length)
 }
 
 // lentBody is the client's body in the hands of the transport, which may read it

@@ -190,6 +190,14 @@ func (f *fleet) proxy() http.Handler {
 		Rewrite: func(r *httputil.ProxyRequest) {
 			to := f.next()
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = to.Scheme, to.Host, r.In.Host
+			if b := r.Out.Body; b != nil && r.Out.ContentLength > 0 {
+				// The transport looks for more at the end, and closes the connection if the server
+				// has closed the body by then, since the answer has begun.
+				r.Out.Body = struct {
+					io.Reader
+					io.Closer
+				}{io.LimitReader(b, r.Out.ContentLength), b}
+			}
 			path, query, _ := strings.Cut(r.In.RequestURI, "?")
 			if strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") {
 				r.Out.URL.Opaque = path
