@@ -83,7 +83,7 @@ func TestABodyThatStallsIsRefused(t *testing.T) {
 
 func TestAStopHoldsNobodyTooLong(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t, harness.Options{})
+	s := harness.Start(t, harness.Options{}).First()
 	task, root := newTask(t, s)
 	stream := s.Stream("/tasks/" + task + "/stream")
 	trickle := s.Dial()

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -77,7 +76,7 @@ func TestCheckpointsPurged(t *testing.T) {
 	p.call(t, "DELETE", task.file("key"), nil).want(t, 200)
 	p.purge(t, 0, task.str("workspace_id"), "key")
 	p.verb(t, "gc", "--now")
-	if found := need.Leaks(t, p.DataDir, secret); len(found) > 0 {
+	if found := p.Leaks(secret); len(found) > 0 {
 		t.Errorf("the secret is in %v", found)
 	}
 	list := p.call(t, "GET", ws+"/checkpoints", nil).want(t, 200).list(t, "checkpoints")

@@ -99,7 +99,7 @@ func TestRequestID(t *testing.T) {
 
 func TestHostAndOrigin(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t, harness.Options{Config: "http: {hosts: [umbra.example], origins: ['https://app.example']}\n"})
+	s := harness.Start(t, harness.Options{Config: "http: {hosts: [umbra.example], origins: ['https://app.example']}\n"}).First()
 	own := strings.TrimPrefix(s.URL, "http://")
 	_, port, _ := net.SplitHostPort(own)
 	for host, want := range map[string]int{own: 200, "localhost:" + port: 200, "[::1]": 200, "Umbra.Example": 200, "umbra.example:8": 200, "evil.example": 403, "evil.example:" + port: 403, "192.0.2.7": 403} {
@@ -155,7 +155,7 @@ func TestOtherUsersAreKeptOut(t *testing.T) {
 	need.Root(t)
 	const nobody = 65534
 	ask := func(s *harness.Server, uid int) (status int) {
-		conn := as(t, uid, strings.TrimPrefix(s.Address, "http://"))
+		conn := as(t, uid, strings.TrimPrefix(s.First().Address, "http://"))
 		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}}
 		res, err := client.Get(s.URL + "/health")
 		need.NoError(t, err)

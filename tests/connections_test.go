@@ -18,7 +18,7 @@ import (
 // ones as soon as one is closed.
 func TestConnectionsAndStreamsAreBounded(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t, harness.Options{Config: "limits:\n  connections: 8\n  streams: 2\n"})
+	s := harness.Start(t, harness.Options{Config: "limits:\n  connections: 8\n  streams: 2\n"}).First() // a node has limits of its own
 	ws := s.Do("POST", "/tasks", obj{"goal": "x", "workspace": t.TempDir()}).Expect(201).Field("workspace_id").(string)
 
 	subscribe := func() (status int, body string, conn net.Conn) {

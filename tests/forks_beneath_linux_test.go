@@ -332,7 +332,7 @@ func TestForkMountedPurge(t *testing.T) {
 	p.purge(t, 0, id, "env", "--ignore")
 	p.verb(t, "gc", "--now")
 	for _, what := range []string{secret, ignored} {
-		if found := need.Leaks(t, p.DataDir, what); len(found) > 0 {
+		if found := p.Leaks(what); len(found) > 0 {
 			t.Errorf("%s is in %v", what, found)
 		}
 	}

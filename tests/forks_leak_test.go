@@ -42,11 +42,11 @@ func TestForkLayerPurge(t *testing.T) {
 	p.purge(t, 0, id, "key")
 	p.purge(t, 0, id, "d/key")
 	p.verb(t, "gc", "--now")
-	if found := need.Leaks(t, p.DataDir, secret); len(found) > 0 {
+	if found := p.Leaks(secret); len(found) > 0 {
 		t.Errorf("the secret is in %v", found)
 	}
 	// A file of the fork's that is ignored stays, as it does in a directory, unless another node has the fork now.
-	if found := need.Leaks(t, p.DataDir, own); len(found) == 0 && harness.Nodes() > 0 {
+	if found := p.Leaks(own); len(found) == 0 && harness.Nodes() > 0 {
 		t.Log("no node has the other")
 	} else if len(found) != 1 || !strings.HasSuffix(found[0], "layer/files/out/own (raw)") {
 		t.Errorf("the other is in %v", found)
@@ -87,7 +87,7 @@ func TestForkBelowPurge(t *testing.T) {
 	}
 	p.purge(t, 0, ids[0], "key", "--ignore")
 	p.verb(t, "gc", "--now")
-	if found := need.Leaks(t, p.DataDir, secret); len(found) > 0 {
+	if found := p.Leaks(secret); len(found) > 0 {
 		t.Errorf("the secret is in %v", found)
 	}
 	for _, id := range ids {
@@ -115,11 +115,11 @@ func TestForkApartPurge(t *testing.T) {
 	first.put(t, "later", "clean")
 	p.call(t, "DELETE", "/workspaces/"+middle+"?force=true&history=delete", nil).want(t, 204)
 	p.purge(t, 0, x, "key")
-	if found := need.Leaks(t, p.DataDir, merged); len(found) > 0 {
+	if found := p.Leaks(merged); len(found) > 0 {
 		t.Errorf("the fork's secret is in %v", found)
 	}
 	p.purge(t, 0, first.str("workspace_id"), "later")
-	if found := need.Leaks(t, p.DataDir, later); len(found) > 0 {
+	if found := p.Leaks(later); len(found) > 0 {
 		t.Errorf("the first's secret is in %v", found)
 	}
 	for _, id := range []string{x, y} {

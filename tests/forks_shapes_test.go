@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -455,8 +456,14 @@ func TestForksAtOnePath(t *testing.T) {
 	if left := p.call(t, "GET", ws+"/forks", nil).want(t, 200).list(t, "forks"); len(left) != 0 {
 		t.Errorf("%v", left)
 	}
-	if left := strings.Fields(sh(t, p.DataDir, "ls workspaces")); len(left) != 1 {
-		t.Errorf("%v", left)
+	var dirs []string
+	for _, dir := range p.DataDirs() {
+		found, err := filepath.Glob(filepath.Join(dir, "workspaces", "*"))
+		need.NoError(t, err)
+		dirs = append(dirs, found...)
+	}
+	if len(dirs) != 1 {
+		t.Errorf("%v", dirs)
 	}
 }
 

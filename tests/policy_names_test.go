@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -110,7 +109,7 @@ func TestPolicyMessages(t *testing.T) {
 	k.put(t, "a", "2\n", "X-Message", "rotate the access key").want(t, 200)
 	k.sync(t)
 	p.Stop()
-	if list := need.Leaks(t, p.DataDir, secretMark); len(list) > 0 {
+	if list := p.Leaks(secretMark); len(list) > 0 {
 		t.Errorf("what was refused is in %v", list)
 	}
 

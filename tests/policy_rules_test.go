@@ -125,10 +125,10 @@ func TestPolicySecrets(t *testing.T) {
 		t.Error("history has it")
 	}
 	p.Stop()
-	if list := need.Leaks(t, p.DataDir, secretMark); len(list) > 0 {
+	if list := p.Leaks(secretMark); len(list) > 0 {
 		t.Errorf("what was refused is in %v", list)
 	}
-	if len(need.Leaks(t, p.DataDir, old)) == 0 {
+	if len(p.Leaks(old)) == 0 {
 		t.Error("what was there before is not found")
 	}
 }
@@ -154,7 +154,7 @@ func TestPolicyIgnored(t *testing.T) {
 	}
 	p.post(t, k.url("/move"), map[string]any{"from": "plain", "to": "c"}).want(t, 200)
 	p.Stop()
-	if list := need.Leaks(t, p.DataDir, secretMark); len(list) > 0 {
+	if list := p.Leaks(secretMark); len(list) > 0 {
 		t.Errorf("what was refused is in %v", list)
 	}
 }

@@ -142,7 +142,8 @@ func TestReadme(t *testing.T) {
 	need.NoError(t, os.Symlink(harness.Binary(t), filepath.Join(bin, "umbra")))
 	address := strings.TrimPrefix(s.URL, "http://")
 	there := strings.NewReplacer("127.0.0.1:8080", address, "/tmp/app", app)
-	back := strings.NewReplacer(address, "127.0.0.1:8080", app, "/tmp/app", os.TempDir()+"/umbra-demo-", "/tmp/umbra-demo-")
+	node := strings.TrimPrefix(s.First().URL, "http://") // which the verbs ask, since they have its data directory
+	back := strings.NewReplacer(address, "127.0.0.1:8080", node, "127.0.0.1:8080", app, "/tmp/app", os.TempDir()+"/umbra-demo-", "/tmp/umbra-demo-")
 	env := append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+t.TempDir(), "UMBRA_DATA_DIR="+s.DataDir, "TZ=UTC", "LC_ALL=C.UTF-8",
 		"GIT_CONFIG_GLOBAL=/dev/null", "NO_COLOR=1", "GIT_TERMINAL_PROMPT=0")
 	t.Cleanup(func() { // the demo's project, where the tour was cut short

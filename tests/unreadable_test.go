@@ -180,9 +180,14 @@ func TestClosedBeforeAStop(t *testing.T) {
 		w.allow(t, name, []os.FileMode{0, 0o600, 0o500, 0o100}[i])
 	}
 	w.Kill()
-	list, err := filepath.Glob(filepath.Join(w.DataDir, "workspaces", "*", "progress"))
-	if err != nil || len(list) != 1 {
-		t.Fatal(list, err)
+	var list []string
+	for _, dir := range w.DataDirs() {
+		found, err := filepath.Glob(filepath.Join(dir, "workspaces", "*", "progress"))
+		need.NoError(t, err)
+		list = append(list, found...)
+	}
+	if len(list) != 1 {
+		t.Fatal(list)
 	}
 	need.NoError(t, os.Remove(list[0]))
 	w.Restart()

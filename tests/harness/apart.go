@@ -6,8 +6,10 @@ import "strings"
 // the reason. Everything else that starts a server is held to a cluster as well.
 var apart = map[string]string{
 	// What a single server keeps in its data directory is in PostgreSQL and the store.
-	"TestSessionIdempotency":  "it removes answers.log, and a cluster keeps answers with the records",
-	"TestCallsByKeyOverAKill": "it removes answers.log, and a cluster keeps answers with the records",
+	"TestLayerBegunOnceOverAKill": "it removes answers.log, and a cluster keeps answers with the records",
+	"TestMoveAcrossOnceOverAKill": "it removes answers.log, and a cluster keeps answers with the records",
+	"TestSessionIdempotency":      "it removes answers.log, and a cluster keeps answers with the records",
+	"TestCallsByKeyOverAKill":     "it removes answers.log, and a cluster keeps answers with the records",
 	// A rate is counted at each node (fleet.md, Requests).
 	"TestCodeRateLimits":           "a rate counts on each node",
 	"TestSettingsComeInTheirOrder": "a rate counts on each node",
@@ -16,13 +18,15 @@ var apart = map[string]string{
 	"TestExecute":            "it puts programs into the code directory, which is a copy",
 	"TestExecuteStaysInside": "it puts files into the code directory, which is a copy",
 	// Scripts save into a virtual workspace.
-	"TestScriptsSave":       "its output directory is a workspace with a directory",
-	"TestScriptsOfATask":    "its output directory is a workspace with a directory",
-	"TestScriptsStayInside": "it puts links into the output directory, which is a copy",
+	"TestScriptsSave":          "its output directory is a workspace with a directory",
+	"TestScriptsOnceOverAKill": "its output directory is a workspace with a directory",
+	"TestScriptsOfATask":       "its output directory is a workspace with a directory",
+	"TestScriptsStayInside":    "it puts links into the output directory, which is a copy",
 	// serve DIR is one server's; verbs that work on files of a data directory too.
 	"TestGreeting":                "a node greets with its own address, not the balancer's",
 	"TestGreetingInJSON":          "a node greets with its own address, not the balancer's",
 	"TestDemo":                    "its second half works on a data directory without a server",
+	"TestMCPServeDirectory":       "serve DIR is one server's",
 	"TestServeFolder":             "serve DIR is one server's",
 	"TestMCPDefault":              "it gives the server a directory, which one node has",
 	"TestForkUpkeep":              "it has verbs work on directories that several nodes have",
@@ -49,8 +53,10 @@ var apart = map[string]string{
 	// What no history has of a layer is at the node that had the directory (fleet.md, Directories).
 	"TestForkLayerParentDeleted": "it asks for ignored files of layers whose directory's workspace was deleted, which one node has",
 	// One node of several is killed there.
-	"TestForkPathTakenAndKilled": "it kills one process at a system call, and another node may make the fork",
-	"TestForkKilledAtCalls":      "it kills one process at a system call, and another node may make the fork",
+	"TestForkPathTakenAndKilled":          "it kills one process at a system call, and another node may make the fork",
+	"TestForkKilledAtCalls":               "it kills one process at a system call, and another node may make the fork",
+	"TestForkParentDeletionKilledAtCalls": "it kills one process at a system call, and another node may have the fork",
+	"TestLayerAppliedOnceOverAKill":       "it kills one process at a system call, and another node may apply the layer",
 	// When a session was used last is exact to a minute.
 	"TestSessionExpires": "it has sessions of 2 s, and the time of use is exact to a minute",
 }

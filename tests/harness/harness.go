@@ -25,6 +25,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"umbra/internal/need"
 )
 
 // patience is how long a test waits for the program to do something at all.
@@ -301,12 +303,27 @@ func (s *Server) Restart() {
 
 // First is the server to which DataDir belongs, asked directly: the owner's secret in
 // it is that one's.
-func (s *Server) First() *Server {
+func (s *Server) First() *Server { return s.Each()[0] }
+
+// Each is the server, or each of several nodes, asked directly.
+func (s *Server) Each() (list []*Server) {
 	if s.fleet == nil {
-		return s
+		return []*Server{s}
 	}
-	return &Server{URL: s.nodes[0].address, Address: s.nodes[0].address, DataDir: s.DataDir, Client: s.Client, Log: s.Log,
-		opts: s.opts, t: s.t, nodes: s.nodes[:1], doc: s.doc}
+	for i, p := range s.nodes {
+		list = append(list, &Server{URL: p.address, Address: p.address, DataDir: s.fleet.home(i), Client: s.Client, Log: s.Log,
+			opts: s.opts, t: s.t, nodes: s.nodes[i : i+1], doc: s.doc})
+	}
+	return list
+}
+
+// Leaks is need.Leaks in the data directories.
+func (s *Server) Leaks(text string) (found []string) {
+	s.t.Helper()
+	for _, dir := range s.DataDirs() {
+		found = append(found, need.Leaks(s.t, dir, text)...)
+	}
+	return found
 }
 
 // DataDirs are the data directories of all nodes, or the one of a single server.
