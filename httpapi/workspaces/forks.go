@@ -46,12 +46,12 @@ func (d *Dialect) registerForks(r *httpapi.Router) {
 	r.Handle(httpapi.Route{Method: "GET", Pattern: "/workspaces/{ws}/forks", Handler: d.listForks, About: one})
 	r.Handle(httpapi.Route{Method: "POST", Pattern: "/workspaces/{ws}/forks", Handler: d.makeForks, About: one, Access: httpapi.AccessWrite, Body: httpapi.BodyOptionalJSON, Changes: true})
 	// A dry run is reading; the handlers ask for more.
-	change := httpapi.Route{About: one, Method: "POST", Body: httpapi.BodyOptionalJSON, Changes: true}
+	change := httpapi.Route{About: d.aboutMerge, Method: "POST", Body: httpapi.BodyOptionalJSON, Changes: true}
 	change.Pattern, change.Handler = "/workspaces/{ws}/merge", d.mergeFork
 	r.Handle(change)
 	change.Pattern, change.Handler = "/workspaces/{ws}/rebase", d.rebaseFork
 	r.Handle(change)
-	r.Handle(httpapi.Route{Method: "GET", Pattern: "/workspaces/{ws}/compare?with&path&context&summary", Handler: d.compare, About: one})
+	r.Handle(httpapi.Route{Method: "GET", Pattern: "/workspaces/{ws}/compare?with&path&context&summary", Handler: d.compare, About: d.aboutCompare})
 }
 
 // makeForks makes forks of a workspace.

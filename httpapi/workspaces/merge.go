@@ -15,6 +15,7 @@ import (
 	"umbra/internal/merge"
 	"umbra/internal/task"
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 	"umbra/internal/wspath"
 )
 
@@ -113,6 +114,35 @@ func (b *mergeBody) request(c *gin.Context) (req merge.Request, err error) {
 	}
 	req.By.TaskID = id
 	return req, nil
+}
+
+// aboutMerge is the directory that is merged into, if it is one: what is merged comes to its
+// node. Else it is the workspace that is merged.
+func (d *Dialect) aboutMerge(c *gin.Context) (httpapi.Place, error) {
+	var body struct {
+		Into string `json:"into"`
+	}
+	httpapi.PeekJSON(c, &body) // of what it cannot decode the handler says what is wrong
+	return d.aboutTwo(c, body.Into)
+}
+
+// aboutCompare is like aboutMerge, of what is compared.
+func (d *Dialect) aboutCompare(c *gin.Context) (httpapi.Place, error) {
+	with, _, err := httpapi.Query(c, "with")
+	if err != nil {
+		return httpapi.Place{}, err
+	}
+	return d.aboutTwo(c, with)
+}
+
+func (d *Dialect) aboutTwo(c *gin.Context, other string) (httpapi.Place, error) {
+	id, err := httpapi.Param(c, "ws")
+	if err == nil && other != "" {
+		if r, ok := d.workspaces.Record(other); ok && r.Kind != workspaces.VirtualKind {
+			id = other
+		}
+	}
+	return httpapi.Place{Workspace: id}, err
 }
 
 // mergeFork merges a fork into its parent, or another workspace of its family.

@@ -245,7 +245,7 @@ func (s *Server) PID() int { return s.nodes[0].cmd.Process.Pid }
 func (s *Server) Signal(sig os.Signal) {
 	s.t.Helper()
 	for _, p := range s.nodes {
-		if err := p.cmd.Process.Signal(sig); err != nil {
+		if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			s.t.Fatal(err)
 		}
 	}
