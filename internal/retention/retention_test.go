@@ -192,9 +192,33 @@ func TestDryRunDropsNothing(t *testing.T) {
 	if err != nil || list[0].Commits != 4 || g.store(t).Boundary().Seq != 5 {
 		t.Errorf("%+v, %v; history begins at %v", list, err, g.store(t).Boundary())
 	}
-	left, err := s.Usage(t.Context(), nil, true)
+	left, _, err := s.Usage(t.Context(), "", true)
 	if err != nil || len(left) != 1 || left[0].Begin.Seq != 5 || left[0].Other == 0 {
 		t.Errorf("%+v, %v", left, err)
+	}
+}
+
+// TestOneElsewhere: the only workspace, which another server has, is left to that; by its name
+// it is asked for where that one is.
+func TestOneElsewhere(t *testing.T) {
+	g := newRig(t)
+	g.day(t, 1)
+	s := New(Options{Workspaces: g.manager, Tasks: g.tasks, Now: g.Now, Others: func(_ context.Context, ids []string) (map[string]bool, error) {
+		return map[string]bool{ids[0]: true}, nil
+	}})
+	defer s.Close()
+	list, err := s.Collect(t.Context(), Request{Now: true}, nil)
+	if err != nil || len(list) != 1 || !list[0].Elsewhere {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	id := list[0].Workspace
+	if list, err = s.Collect(t.Context(), Request{Now: true, Workspaces: []string{id}}, nil); err != nil || len(list) != 1 || list[0].Elsewhere {
+		t.Errorf("%+v, %v", list, err)
+	}
+	for of, n := range map[string]int{"": 0, id: 1} {
+		if used, others, err := s.Usage(t.Context(), of, false); err != nil || len(used) != n || len(others) != 1-n {
+			t.Errorf("of %q: %+v, %v, %v", of, used, others, err)
+		}
 	}
 }
 
