@@ -155,6 +155,11 @@ func (x *Exchange) Here(g Gate) (answered bool) {
 	return !w.dropped
 }
 
+// Staying returns the context of a request that no other node of a cluster is asked for once
+// its handler runs: its answer says by itself what failed, with the status of one that did not.
+// A workspace that another node has claimed meanwhile comes to this one.
+func Staying(ctx context.Context) context.Context { return witness.Forwardable(ctx, "") }
+
 func (x *Exchange) run() {
 	c := x.c
 	if x.s.authorize(c); x.f.problem != nil {

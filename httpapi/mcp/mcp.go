@@ -166,7 +166,7 @@ func (d *Dialect) serve(c *gin.Context) error {
 		if req.Header.Get("Mcp-Method") == "subscriptions/listen" {
 			httpapi.EndInTime(c) // a stream under another name
 		}
-		ctx, cancel := context.WithCancel(req.Context())
+		ctx, cancel := context.WithCancel(httpapi.Staying(req.Context()))
 		defer cancel()
 		req = req.WithContext(ctx)
 		req.Body = io.NopCloser(bytes.NewReader(body))
