@@ -82,6 +82,9 @@ type Options struct {
 	// Tip returns the newest commit of a workspace that is open here, from memory; nil:
 	// none is.
 	Tip func(workspace string) (seq uint64, open bool)
+	// Place returns what httpapi.Caller.Sees is asked of a workspace; ok is false where none
+	// is known. Nil: callers see all.
+	Place func(workspace string) (root string, ok bool)
 	// Known reports whether a node of a name ever was one of the cluster's; nil: none.
 	Known func(ctx context.Context, name string) (bool, error)
 	// Live lists the live nodes as the engine has them now; nil: they are Node.Peers.
@@ -333,6 +336,10 @@ func (f *Forwarder) target(q *request) (target, error) {
 	if x.Received != nil {
 		return f.targetOfReceived(q)
 	}
+	if f.hidden(x) {
+		x.Place = httpapi.Place{}
+		return target{here: true}, nil
+	}
 	switch place := x.Place; {
 	case place.Node == self, place.Node == "" && place.Workspace == "" && (q.node == "" || q.node == self || q.read):
 		return target{here: true}, nil
@@ -365,6 +372,16 @@ func (f *Forwarder) target(q *request) (target, error) {
 		return target{}, redirect(owner, x.Request())
 	}
 	return target{owner: owner, claim: owner.Epoch == 0 && !owner.Pinned}, nil
+}
+
+// hidden reports whether the caller may not know of the workspace: the handler answers that
+// it does not exist, and no header has its owner or its newest commit.
+func (f *Forwarder) hidden(x *httpapi.Exchange) bool {
+	if f.o.Place == nil || len(x.Caller().Roots) == 0 || x.Place.Workspace == "" {
+		return false
+	}
+	root, ok := f.o.Place(x.Place.Workspace)
+	return ok && !x.Caller().Sees(root)
 }
 
 // mayFollow reports whether a request may be answered from the log, though this node does

@@ -138,7 +138,7 @@ func (d *Dialect) aboutCompare(c *gin.Context) (httpapi.Place, error) {
 func (d *Dialect) aboutTwo(c *gin.Context, other string) (httpapi.Place, error) {
 	id, err := httpapi.Param(c, "ws")
 	if err == nil && other != "" {
-		if r, ok := d.workspaces.Record(other); ok && r.Kind != workspaces.VirtualKind {
+		if r, ok := d.workspaces.Record(other); ok && r.Kind != workspaces.VirtualKind && httpapi.CallerOf(c).Sees(r.Place()) {
 			id = other
 		}
 	}

@@ -56,6 +56,10 @@ func openForwarder(cfg config.Config, n *node.Node, m *workspaces.Manager, recor
 		list, err := n.Live(ctx)
 		return peersOf(list), err
 	}, Tip: m.TipOf, Log: log, Meter: d.meters.forward,
+		Place: func(workspace string) (string, bool) {
+			r, ok, err := m.Lookup(workspace)
+			return r.Place(), ok && err == nil
+		},
 		Drop: func(ctx context.Context, workspace string, blobs []string, ignored bool) error {
 			if err := n.Purged(ctx, workspace); err != nil {
 				return err
