@@ -259,7 +259,7 @@ func (t *threader) isOther(c *Chain, e *Entry) bool {
 		return false
 	}
 	file, last := t.file(), c.Runs[len(c.Runs)-1].Entries
-	return file[last[len(last)-1]] != file[e]
+	return len(file) > 0 && file[last[len(last)-1]] != file[e]
 }
 
 // follow takes the chains' files along with others' renames.
