@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -125,6 +126,34 @@ func TestForkApartPurge(t *testing.T) {
 	for _, id := range []string{x, y} {
 		p.call(t, "GET", "/workspaces/"+id+"/log", nil).want(t, 200)
 		harness.Git(t, p.Find("workspaces", id, "repo.git"), "fsck", "--strict", "--no-dangling")
+	}
+}
+
+// A fork whose siblings are directories is purged, whichever node of a cluster has it.
+func TestForkPurgeOfACopysSibling(t *testing.T) {
+	const secret = "secret-of-all-forks-9931"
+	p := newProject(t, map[string]string{"a": "one\n"})
+	task := p.task(t)
+	ws := "/workspaces/" + task.str("workspace_id")
+	task.put(t, "key", secret)
+	task.put(t, "key", "clean")
+	dir := filepath.Join(t.TempDir(), "copy")
+	ids := []string{p.forks(t, ws, map[string]any{"kind": "copy", "path": dir})[0]["id"].(string)}
+	for _, f := range p.forks(t, ws, map[string]any{"kind": "virtual", "count": 3}) {
+		ids = append(ids, f["id"].(string))
+	}
+	p.call(t, "PATCH", "/tasks/"+task.ID, map[string]any{"status": "completed"}).want(t, 200)
+	p.call(t, "DELETE", ws+"?force=true&history=delete", nil).want(t, 204)
+	p.Stop()
+	p.Restart()
+	for _, id := range ids {
+		p.log(t, id) // the node that is asked has it from now on, unless it is a directory
+	}
+	for _, id := range slices.Backward(ids) {
+		p.purge(t, 0, id, "key")
+	}
+	if found := p.Leaks(secret); len(found) > 0 {
+		t.Errorf("the secret is in %v", found)
 	}
 }
 

@@ -42,15 +42,23 @@ func (d *Purge) OpenAPI() []byte { return purgeDocument }
 // Register adds the dialect's route. It takes no Idempotency-Key: purging what is
 // purged already says so.
 func (d *Purge) Register(r *httpapi.Router) {
-	r.Handle(httpapi.Route{Method: http.MethodPost, Pattern: "/upkeep/purge", Handler: d.purge, Access: httpapi.AccessOwner, About: aboutPurge, Body: httpapi.BodyJSON, Stream: true})
+	r.Handle(httpapi.Route{Method: http.MethodPost, Pattern: "/upkeep/purge", Handler: d.purge, Access: httpapi.AccessOwner, About: d.aboutPurge, Body: httpapi.BodyJSON, Stream: true})
 }
 
-// aboutPurge is the workspace that is purged.
-func aboutPurge(c *gin.Context) (httpapi.Place, error) {
+// aboutPurge is the workspace that is purged; if that is no directory, and a related one is,
+// that: what is purged comes to its node.
+func (d *Purge) aboutPurge(c *gin.Context) (httpapi.Place, error) {
 	var body struct {
 		Workspace string `json:"workspace"`
 	}
 	httpapi.PeekJSON(c, &body) // of what it cannot decode the handler says what is wrong
+	if body.Workspace != "" {
+		for _, id := range append([]string{body.Workspace}, d.Workspaces.Related(body.Workspace)...) {
+			if r, ok := d.Workspaces.Record(id); ok && r.Kind != workspaces.VirtualKind {
+				return httpapi.Place{Workspace: id}, nil
+			}
+		}
+	}
 	return httpapi.Place{Workspace: body.Workspace}, nil
 }
 
