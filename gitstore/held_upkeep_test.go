@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -272,5 +273,34 @@ func TestMergeBeforeTakeover(t *testing.T) {
 			t.Error(rep.Problems, err, next.Tip())
 		}
 		closeStore(t, next)
+	}
+}
+
+// switches notes which switches may be left to the release of the claim.
+type switches struct {
+	sink.Sink
+	last []bool
+}
+
+func (s *switches) Swap(ctx context.Context, sw *sink.Switch) error {
+	s.last = append(s.last, sw.Last)
+	return s.Sink.Swap(ctx, sw)
+}
+
+// Only the close of a store whose claim is released then leaves its switch to that.
+func TestLastSwitch(t *testing.T) {
+	for _, lends := range []bool{false, true} {
+		k := &switches{}
+		s := onSink(t, sinktest.NewMemory(), func(o *Options) { k.Sink, o.Sink = o.Sink, k })
+		mustPut(t, s, "", "a", "one\n")
+		if lends {
+			s.Held().LendLast()
+		}
+		need.NoError(t, s.Seal(t.Context()))
+		mustPut(t, s, "", "a", "two\n")
+		need.NoError(t, s.Close(t.Context()))
+		if !slices.Equal(k.last, []bool{false, lends}) {
+			t.Errorf("%v: %v", lends, k.last)
+		}
 	}
 }

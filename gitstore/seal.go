@@ -199,6 +199,7 @@ func (s *Store) sealLast(ctx context.Context) {
 	if bytes, _ := s.r.Held.Unsealed(); bytes == 0 {
 		return
 	}
+	s.r.Held.BeginLast()
 	if err := s.Seal(ctx); err != nil {
 		s.r.Log.Warn("the log was not sealed; its next owner does it", "error", err)
 	}

@@ -30,6 +30,8 @@ type Log struct {
 	stop     atomic.Pointer[stop]
 	ended    chan struct{} // closed with the first stop
 	keepTail atomic.Bool
+	lends    atomic.Bool // LendLast was called
+	last     atomic.Bool
 	due      chan struct{} // one place: a group was appended, or too many wait
 
 	mu       sync.Mutex
@@ -152,6 +154,13 @@ func (l *Log) Fence() { l.ends(sink.Fenced(true, nil)) }
 // KeepTail makes the store, when it is closed, leave in the log what is not sealed:
 // the next owner reads it from there, sooner than it would be sealed.
 func (l *Log) KeepTail() { l.keepTail.Store(true) }
+
+// LendLast lets the store, when it is closed, leave its last switch to the release of the
+// claim: one commit for both.
+func (l *Log) LendLast() { l.lends.Store(true) }
+
+// BeginLast says that the next switch is the last one.
+func (l *Log) BeginLast() { l.last.Store(l.lends.Load()) }
 
 // KeepsTail reports whether KeepTail was called.
 func (l *Log) KeepsTail() bool { return l.keepTail.Load() }
@@ -282,7 +291,7 @@ func (l *Log) Swap(ctx context.Context, m *sink.Manifest, purge bool) error {
 		return nil
 	}
 	m.Version++
-	return l.swap(ctx, &sink.Switch{Manifest: m, Drop: l.dropped(old, m), Purge: purge})
+	return l.swap(ctx, &sink.Switch{Manifest: m, Drop: l.dropped(old, m), Purge: purge, Last: l.last.Load() && !purge})
 }
 
 // Unsettled reports whether the outcome of the last Swap is not known.

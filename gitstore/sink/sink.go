@@ -121,6 +121,9 @@ type Switch struct {
 	// sweeper removes it as soon as no reader can be at it, not after the usual
 	// grace.
 	Purge bool
+	// Last says that the claim is about to be released, and the store calls Swap no more:
+	// it may be made by the release then. Where that fails the log has all of it.
+	Last bool
 }
 
 // Record is a row next to the log that exists exactly if its group does: an answer

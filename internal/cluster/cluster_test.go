@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -121,6 +122,7 @@ func TestHealthy(t *testing.T) {
 		{"records that are packed while nodes change them", testPackWhileChanged},
 		{"a transaction of records that comes late does nothing", testLateTwin},
 		{"the writers of records are made at once", testWriters},
+		{"the last switch is made with the release", testLastSwitch},
 		{"two nodes make the schema at once", testSchemaRace},
 		{"records of a schema with buckets", testShortKeys},
 		{"one name is one live node", testNames},
@@ -496,6 +498,44 @@ func TestDrainNotified(t *testing.T) {
 		if n.Draining() == undo {
 			t.Errorf("undo %v: it drains: %v", undo, n.Draining())
 		}
+	}
+}
+
+// testLastSwitch: what Swap leaves to Release is one change of the workspace's row with it;
+// one that cannot be made any more leaves the log as it is.
+func testLastSwitch(t *testing.T, p *clustertest.Pair) {
+	s := newScene(t, p)
+	ctx := context.Background()
+	state := func() (found string) {
+		t.Helper()
+		need.NoError(t, s.n1.e.Do(ctx, func(ctx context.Context, c *engine.Conn) error {
+			return c.QueryRow(ctx, `SELECT concat_ws(' ', owner IS NULL, base_pos, manifest_ver, xmin) FROM workspace WHERE id = 'w'`).Scan(&found)
+		}))
+		return found
+	}
+	s.append(s.s1, "one")
+	m := &sink.Manifest{Version: 1, Base: s.next - 1, Seq: s.next - 1}
+	before := state()
+	need.NoError(t, s.s1.Swap(ctx, &sink.Switch{Manifest: m, Last: true}))
+	if now := state(); now != before || !strings.HasPrefix(now, "f 0 0 ") {
+		t.Errorf("before the release: %s, was %s", now, before)
+	}
+	need.NoError(t, s.s1.Release(ctx))
+	if now := state(); !strings.HasPrefix(now, fmt.Sprintf("t %d 1 ", m.Base)) {
+		t.Errorf("released: %s", now)
+	}
+	k, tail := s.claim(s.n2)
+	if texts(tail) != "" || !bytes.Equal(tail.Manifest.Encode(), m.Encode()) {
+		t.Errorf("the next owner finds %q and %+v", texts(tail), tail.Manifest)
+	}
+	s.append(k, "two")
+	m2 := &sink.Manifest{Version: 2, Base: s.next - 1, Seq: s.next - 1}
+	need.NoError(t, k.Swap(ctx, &sink.Switch{Manifest: m2, Last: true}))
+	k.claim.Epoch-- // another has it by now
+	need.NoError(t, k.Release(ctx))
+	k.claim.Epoch++
+	if now := state(); !strings.HasPrefix(now, fmt.Sprintf("f %d 1 ", m.Base)) {
+		t.Errorf("after a switch that came late: %s", now)
 	}
 }
 

@@ -47,6 +47,8 @@ type Sink struct {
 	// once. After a refusal another manifest may have the same version.
 	sent    []byte
 	sentKey string
+	// last makes the switch that was left to Release; nil: none is.
+	last func(ctx context.Context, c *engine.Conn) (bool, error)
 }
 
 var _ sink.Sink = (*Sink)(nil)
@@ -221,56 +223,17 @@ func (s *Sink) Fetch(ctx context.Context, name string, off, n int64) (io.ReadClo
 	if n == 0 {
 		return io.NopCloser(strings.NewReader("")), nil
 	}
-	if n > 0 && n <= rangeInMemory {
-		b, err := s.store.GetRange(ctx, name, off, n)
-		if err != nil {
-			return nil, blobError(name, err)
-		}
-		return io.NopCloser(strings.NewReader(string(b))), nil
-	}
-	r, size, err := s.store.Get(ctx, name)
+	r, err := blob.Open(ctx, s.store, name, off, n)
 	if err != nil {
 		return nil, blobError(name, err)
 	}
-	if off > 0 {
-		if _, err := io.CopyN(io.Discard, r, off); err != nil {
-			return nil, errors.Join(sink.BlobsUnavailable(err), r.Close())
-		}
-	}
-	if n < 0 {
-		n = max(0, size-off)
-	}
-	return &exactReader{r: r, left: n}, nil
+	return r, nil
 }
-
-// rangeInMemory is up to which size a range is read as a whole.
-const rangeInMemory = 8 << 20
-
-// exactReader returns io.ErrUnexpectedEOF where fewer bytes came than were asked
-// for.
-type exactReader struct {
-	r    io.ReadCloser
-	left int64
-}
-
-func (e *exactReader) Read(p []byte) (int, error) {
-	if e.left == 0 {
-		return 0, io.EOF
-	}
-	n, err := e.r.Read(p[:min(int64(len(p)), e.left)])
-	e.left -= int64(n)
-	if err == io.EOF && e.left > 0 {
-		err = io.ErrUnexpectedEOF
-	}
-	return n, err
-}
-
-func (e *exactReader) Close() error { return e.r.Close() }
 
 // The switch to another manifest: one statement, so that a reader sees the groups
 // in the log or in the packs. An epoch that is over changes nothing.
 const swapManifest = `WITH w AS (
-		UPDATE workspace w SET manifest = $5, manifest_key = left(substr(NULLIF($6::text, ''), length(w.id) + 2), -9), manifest_ver = $4, base_pos = $7, sealed_at = CASE WHEN w.pinned IS NOT NULL THEN now() END
+		UPDATE workspace w SET manifest = $5, manifest_key = left(substr(NULLIF($6::text, ''), length(w.id) + 2), -9), manifest_ver = $4, base_pos = $7, owner = CASE WHEN $10 THEN NULL ELSE w.owner END, sealed_at = CASE WHEN w.pinned IS NOT NULL THEN now() END
 		FROM (SELECT $1::text AS ws, $2::bigint AS epoch) i
 		WHERE w.id = i.ws AND w.epoch = i.epoch AND w.manifest_ver = $3 AND w.base_pos <= $7
 		RETURNING w.id),
@@ -338,15 +301,24 @@ func (s *Sink) Swap(ctx context.Context, sw *sink.Switch) error {
 		}
 	}
 	s.n.opts.at("swap")
+	swap := func(ctx context.Context, c *engine.Conn, release bool) (bool, error) {
+		c.Noticed.Store(false)
+		return s.n.switched(c.QueryRow(ctx, unfence(swapManifest), s.claim.Workspace, s.claim.Epoch, version, next, inline, key,
+			int64(sw.Manifest.Base), drop, grace.Seconds(), release), c)
+	}
+	if sw.Last {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.last = func(ctx context.Context, c *engine.Conn) (bool, error) { return swap(ctx, c, true) }
+		return nil
+	}
 	done := make(chan bool, 1)
 	attempted := false
 	ctx, cancel := context.WithTimeout(ctx, s.n.opts.Wait)
 	defer cancel()
 	err := s.n.e.Do(ctx, func(ctx context.Context, c *engine.Conn) error {
 		for {
-			c.Noticed.Store(false)
-			ok, err := s.n.switched(c.QueryRow(ctx, unfence(swapManifest), s.claim.Workspace, s.claim.Epoch, version, next, inline, key,
-				int64(sw.Manifest.Base), drop, grace.Seconds()), c)
+			ok, err := swap(ctx, c, false)
 			if engine.Again(err) {
 				continue
 			}
@@ -402,6 +374,29 @@ func (s *Sink) Swap(ctx context.Context, sw *sink.Switch) error {
 	default:
 		return sink.Unavailable("unreachable", fmt.Errorf("the log's manifest has version %d, not %d", *ver, version))
 	}
+}
+
+// Release is Node.Release, with the switch that Swap left to it, in one statement. Where
+// that is not made the log has what it would have sealed.
+func (s *Sink) Release(ctx context.Context) error {
+	s.mu.Lock()
+	last := s.last
+	s.mu.Unlock()
+	if last != nil {
+		made := make(chan bool, 8)
+		err := s.n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
+			ok, err := last(ctx, c)
+			if err == nil { // else it may run again
+				made <- ok
+			}
+			return err
+		})
+		if err == nil && <-made {
+			return nil
+		}
+		s.n.opts.Log.Info("the log may not be sealed; its next owner does it", "workspace", s.claim.Workspace, "error", err)
+	}
+	return s.n.Release(ctx, s.claim)
 }
 
 // switched reads what a statement that swaps answered.

@@ -228,7 +228,7 @@ func (n *Node) release(ctx context.Context, s *metered) {
 		return
 	default:
 	}
-	if err := n.c.Release(ctx, c); err != nil {
+	if err := s.Release(ctx); err != nil {
 		n.opt.Log.Warn("a workspace was not released", "workspace", c.Workspace, "error", err)
 		n.mu.Lock()
 		n.unreleased[c.Workspace] = c

@@ -445,6 +445,8 @@ func (m *Manager) putAwayWith(ctx context.Context, id string, c closing) error {
 		}
 		if log := h.w.Store().Held(); log != nil && c.keepTail {
 			log.KeepTail()
+		} else if log != nil {
+			log.LendLast()
 		}
 		rest := Rest{DiskBytes: h.w.Store().DiskBytes(), Warnings: h.w.Warnings()}
 		late, err = h.w.CloseWithin(ctx, c.why)
