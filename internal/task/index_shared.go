@@ -5,6 +5,7 @@ import (
 
 	"umbra/gitstore/sink"
 	"umbra/internal/errs"
+	"umbra/internal/idem"
 	"umbra/internal/state"
 )
 
@@ -97,6 +98,9 @@ func (x *index) fence(workspace string, epoch int64) func(tx *state.Tx) error {
 func (x *index) reserveShared(r Record) (bool, error) {
 	epoch, taken := x.epoch(r.Workspace), false
 	err := x.db.Update(func(tx *state.Tx) (err error) {
+		if err := notBegun(tx, r); err != nil {
+			return err
+		}
 		if _, taken, err = stored(tx, r.ID); err != nil || taken {
 			return err
 		}
@@ -114,6 +118,22 @@ func (x *index) reserveShared(r Record) (bool, error) {
 		x.follow(r.short())
 	}
 	return true, nil
+}
+
+// notBegun returns errBegun where the request that makes a task makes one on another workspace.
+func notBegun(tx *state.Tx, r Record) error {
+	id := ""
+	if r.KeyHash == "" {
+		return nil
+	}
+	if _, err := tx.Get(byKey, r.KeyHash, &id); err != nil || id == "" {
+		return err
+	}
+	other, found, err := stored(tx, id)
+	if err == nil && found && !other.Deleted && other.Workspace != r.Workspace && idem.Remembered(other.Created, r.Created) {
+		err = errBegun
+	}
+	return err
 }
 
 // releaseShared removes a reserved record. Where that fails it is settled when the

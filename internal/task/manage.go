@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"path/filepath"
 	"strings"
 	"time"
@@ -137,17 +138,53 @@ func (s *Service) Create(ctx context.Context, o CreateOptions) (*Made, error) {
 		return nil, err
 	}
 	started := clock.Boot()
-	w, warnings, err := s.openFor(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	made, err := s.createOn(ctx, w, o, started)
-	if err != nil {
+	for {
+		id, err := s.begunOn(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		if id != "" {
+			return s.CreateOf(ctx, id, o)
+		}
+		w, warnings, err := s.openFor(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		made, err := s.createOn(ctx, w, o, started)
+		if err == nil {
+			made.Warnings = warnings
+			return made, nil
+		}
 		w.Release()
-		return nil, err
+		if !errors.Is(err, errBegun) {
+			return nil, err
+		}
+		if o.Virtual && o.Namespace == nil { // it was made for this task
+			if err := s.o.Workspaces.Forget(ctx, w.ID(), true); err != nil {
+				return nil, err
+			}
+		}
 	}
-	made.Warnings = warnings
-	return made, nil
+}
+
+// errBegun is for a request that another server began on another workspace.
+var errBegun = errors.New("task: another server began this request")
+
+// begunOn returns the workspace on which this very request began to make its task, where it
+// is a new one each time; empty: it did not.
+func (s *Service) begunOn(ctx context.Context, o CreateOptions) (workspaceID string, err error) {
+	if o.IdempotencyKey == "" || !o.Virtual || o.Namespace != nil {
+		return "", nil
+	}
+	_ = s.readUnread(ctx) // it may be among them
+	rec, ok, err := s.index.withKey(o.IdempotencyKey)
+	if err != nil || !ok || rec.Deleted || !idem.Remembered(rec.Created, s.o.Now()) {
+		return "", errs.Wrap(err, "")
+	}
+	if _, known := s.Workspace(rec.Workspace, o.Sees); !known {
+		return "", nil
+	}
+	return rec.Workspace, nil
 }
 
 // CreateOn is Create on a workspace that the caller holds open. Root, Virtual,

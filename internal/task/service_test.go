@@ -43,6 +43,28 @@ func TestCreateReplaysItsKey(t *testing.T) {
 	}
 }
 
+// The same request makes no second workspace either, also after a kill before its answer was
+// kept.
+func TestCreateVirtualReplaysItsKey(t *testing.T) {
+	g := newRig(t)
+	keyed := func(o *CreateOptions) {
+		o.Root, o.Virtual, o.IdempotencyKey = "", true, "sha256:"+strings.Repeat("a", 64)
+	}
+	a := g.create(t, keyed)
+	a.Release()
+	for range 2 {
+		b := g.create(t, keyed)
+		if !b.Replayed || b.Task.ID != a.Task.ID {
+			t.Errorf("made %s on %s, replayed %v", b.Task.ID, b.Workspace.ID(), b.Replayed)
+		}
+		b.Release()
+		g.kill(t)
+	}
+	if n := len(g.manager.List()); n != 1 {
+		t.Errorf("%d workspaces", n)
+	}
+}
+
 func TestCreateAtOnce(t *testing.T) {
 	g := newRig(t)
 	var won, lost int
