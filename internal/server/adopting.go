@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 
 	"umbra/internal/errs"
@@ -20,11 +21,15 @@ type adopter struct {
 	node    *node.Node
 	spaces  *workspaces.Manager
 	records workspaces.Records
+	mu      sync.Mutex // one adoption at a time
 }
 
 // adopt is forward.Options.Adopt. The files are written next to the directory, and get its
-// name at once: a run that was cut off is gone on with by the next.
-func (a adopter) adopt(ctx context.Context, id, dir string) (any, error) {
+// name at once: a run that was cut off is gone on with by the next. A directory that the
+// workspace has had open stays as it is.
+func (a *adopter) adopt(ctx context.Context, id, dir string) (any, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if !filepath.IsAbs(dir) {
 		return nil, errs.New(errs.Invalid, "validation_failed", "The directory must be an absolute path.")
 	}
@@ -40,11 +45,15 @@ func (a adopter) adopt(ctx context.Context, id, dir string) (any, error) {
 		}
 		return nil, err
 	}
-	if empty, err := isEmpty(root); err != nil {
-		return nil, errs.Wrap(err, "")
-	} else if empty {
-		if err := a.fill(ctx, id, root); err != nil {
-			return nil, err
+	if opened, err := a.opened(id); err != nil {
+		return nil, err
+	} else if !opened {
+		if empty, err := isEmpty(root); err != nil {
+			return nil, errs.Wrap(err, "")
+		} else if empty {
+			if err := a.fill(ctx, id, root); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return done, a.spaces.Arrive(ctx, id)
@@ -53,13 +62,16 @@ func (a adopter) adopt(ctx context.Context, id, dir string) (any, error) {
 // place returns the canonical path of a directory in which a workspace may go on, and
 // makes the directory where it is missing. It is empty, unless the workspace is there
 // already.
-func (a adopter) place(ctx context.Context, id, dir string) (root string, err error) {
+func (a *adopter) place(ctx context.Context, id, dir string) (root string, err error) {
 	before, err := a.node.AdoptedAt(ctx, id)
 	if err != nil {
 		return "", errs.Wrap(err, "")
 	}
 	if before != "" {
 		if real, err := filepath.EvalSymlinks(filepath.Dir(dir)); err == nil && before == filepath.Join(real, filepath.Base(dir)) {
+			if opened, err := a.opened(id); err != nil || opened {
+				return before, err
+			}
 			return before, errs.Wrap(os.MkdirAll(before, 0o777), "")
 		}
 	}
@@ -82,13 +94,19 @@ func (a adopter) place(ctx context.Context, id, dir string) (root string, err er
 	return root, errs.Wrap(err, "")
 }
 
+// opened reports whether a workspace was opened in its directory since it was adopted.
+func (a *adopter) opened(id string) (bool, error) {
+	r, known, err := a.records.Get(id)
+	return known && !r.Restored && r.Server == a.node.Name(), errs.Wrap(err, "")
+}
+
 func isEmpty(dir string) (bool, error) {
 	list, err := os.ReadDir(dir)
 	return len(list) == 0, err
 }
 
 // fill gives a workspace's empty directory the files of its newest commit.
-func (a adopter) fill(ctx context.Context, id, root string) error {
+func (a *adopter) fill(ctx context.Context, id, root string) error {
 	temp := filepath.Join(filepath.Dir(root), ".umbra-adopt-"+id)
 	err := os.RemoveAll(temp)
 	if err == nil {
@@ -116,7 +134,7 @@ func (a adopter) fill(ctx context.Context, id, root string) error {
 }
 
 // checkout writes the files of a workspace's newest commit, durably.
-func (a adopter) checkout(ctx context.Context, id, dir string) error {
+func (a *adopter) checkout(ctx context.Context, id, dir string) error {
 	w, err := a.spaces.Examine(ctx, id)
 	if err != nil {
 		return err

@@ -51,7 +51,7 @@ func openForwarder(cfg config.Config, n *node.Node, m *workspaces.Manager, recor
 	if n == nil {
 		return nil
 	}
-	into := adopter{n, m, records}
+	into := &adopter{node: n, spaces: m, records: records}
 	f := forward.New(forward.Options{Node: placed{n}, Adopt: into.adopt, Arrive: m.Arrive, Wait: cfg.Cluster.Wait, StaleReads: cfg.Cluster.StaleReads, Known: n.Known, Live: func(ctx context.Context) ([]forward.Peer, error) {
 		list, err := n.Live(ctx)
 		return peersOf(list), err
