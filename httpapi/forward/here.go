@@ -82,6 +82,12 @@ func (f *Forwarder) head(q *request, t target, status int, code string, header h
 	if code == "owner_moving" && !q.follow && x.Received == nil && time.Now().Before(q.until) {
 		return false
 	}
+	if was := x.Place; code == "physical_off" && x.Received == nil && x.Rewind() {
+		if x.Locate() == nil && x.Place != was {
+			return false // a task of this ID was deleted, and this one is at another node
+		}
+		x.Place = was
+	}
 	if q.follow {
 		// The records know the task: it was made after what the log has.
 		if code == "workspace_missing" || code == "task_not_found" || status >= 500 && code != "seq_not_reached" {

@@ -34,8 +34,9 @@ type world struct {
 	epoch  map[string]int64
 	values map[string][]string // commits of a workspace: what is in its one file
 	nodes  []*fakeNode
-	engine bool // it answers
-	claims bool // a handler may claim
+	engine bool   // it answers
+	claims bool   // a handler may claim
+	as     string // the workspace that a name is taken for
 }
 
 // monitor is a lock of a state that is waited for: Unlock wakes who waits.
@@ -250,6 +251,10 @@ func (n *fakeNode) Register(r *httpapi.Router) {
 	r.Handle(httpapi.Route{Method: "GET", Pattern: "/w/{ws}/stream", Handler: n.stream, About: one, Stream: true})
 	r.Handle(httpapi.Route{Method: "PUT", Pattern: "/w/{ws}/{path...}?a&b", Handler: n.put, About: one, Access: httpapi.AccessWrite, Body: httpapi.BodyRaw, MaxBody: 8 << 20, Changes: true})
 	r.Handle(httpapi.Route{Method: "POST", Pattern: "/new", Handler: n.make, About: httpapi.AboutNone, Access: httpapi.AccessWrite, Body: httpapi.BodyRaw, Changes: true})
+	r.Handle(httpapi.Route{Method: "GET", Pattern: "/as/{name}", Handler: n.as, About: func(*gin.Context) (place httpapi.Place, err error) {
+		n.w.locked(func() { place.Workspace = n.w.as })
+		return place, nil
+	}})
 	r.Handle(httpapi.Route{Method: "GET", Pattern: "/at/{node}", Handler: n.at, About: func(c *gin.Context) (httpapi.Place, error) {
 		name, err := httpapi.Param(c, "node")
 		return httpapi.Place{Node: name}, err
@@ -350,6 +355,19 @@ func (n *fakeNode) make(c *gin.Context) error {
 }
 
 func (n *fakeNode) at(c *gin.Context) error {
+	httpapi.JSON(c, 200, map[string]string{"by": n.name})
+	return nil
+}
+
+// as finds that the name is of workspace a, which is a directory.
+func (n *fakeNode) as(c *gin.Context) error {
+	n.w.mu.Lock()
+	n.w.as = "a"
+	owner := n.w.owner["a"]
+	n.w.mu.Unlock()
+	if owner != n.name {
+		return errs.New(errs.Forbidden, "physical_off", "The directory is another node's.")
+	}
 	httpapi.JSON(c, 200, map[string]string{"by": n.name})
 	return nil
 }

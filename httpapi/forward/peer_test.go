@@ -42,3 +42,15 @@ func TestBodyEnds(t *testing.T) {
 		t.Error("a body of an unknown length ends without its error")
 	}
 }
+
+// What a request is about is looked up again where that was another thing of its name.
+func TestNameOfAnother(t *testing.T) {
+	w := newWorld(t, "n1", "n2")
+	w.set("a", "n2", "one")
+	w.locked(func() { w.as = "former" })
+	if a := w.nodes[0].ask("GET", "/as/x", "").want(t, 200, ""); a.json(t)["by"] != "n2" {
+		t.Error(a.body)
+	}
+	w.set("a", "elsewhere", "one") // no node has it
+	w.nodes[0].ask("GET", "/as/x", "").want(t, 403, "physical_off")
+}

@@ -353,6 +353,7 @@ func (s *Service) Visible(id string, sees Sees) error {
 	if !ok || err != nil {
 		return errs.Wrap(err, "")
 	}
+	s.remember(rec)
 	if ws, ok, err := s.o.Workspaces.Lookup(rec.Workspace); err != nil || rec.Deleted || !ok || !sees.see(ws.Place()) {
 		return cmp.Or(err, notFound(id))
 	}

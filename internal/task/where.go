@@ -48,16 +48,20 @@ func (p *places) put(id, workspace string, now time.Time) {
 // Where returns the workspace of a task, "" if there is none. It opens nothing. Where
 // records are shared, it may be that of a task that was deleted moments before.
 func (s *Service) Where(id string) (workspaceID string, err error) {
-	now := s.o.Now()
-	if ws, ok := s.places.get(id, now); ok {
+	if ws, ok := s.places.get(id, s.o.Now()); ok {
 		return ws, nil
 	}
 	rec, ok, err := s.index.get(id)
 	if !ok || err != nil || rec.Deleted {
 		return "", errs.Wrap(err, "")
 	}
-	if s.index.shared && !rec.Pending {
-		s.places.put(id, rec.Workspace, now)
-	}
+	s.remember(rec)
 	return rec.Workspace, nil
+}
+
+// remember keeps the workspace of a task for Where.
+func (s *Service) remember(rec Record) {
+	if s.index.shared && !rec.Pending && !rec.Deleted {
+		s.places.put(rec.ID, rec.Workspace, s.o.Now())
+	}
 }
