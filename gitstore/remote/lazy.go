@@ -161,15 +161,28 @@ func (f *lazyPack) fetch(ctx context.Context, turn *sync.Mutex, off, end int64) 
 			}
 			return unavailable(err)
 		}
-		if _, err := f.WriteAt(data, from); err != nil {
+		if err := f.put(data, from); err != nil {
 			return err
 		}
-		f.mu.Lock()
-		for i := from / blockSize; i*blockSize < to; i++ {
-			f.have[i] = true
-		}
-		f.mu.Unlock()
 	}
+}
+
+// put writes the blocks of a range that are not here. One that is may have been verified, and
+// have its name, while this range was on its way.
+func (f *lazyPack) put(data []byte, from int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for off := 0; off < len(data); off += blockSize {
+		i := (from + int64(off)) / blockSize
+		if f.have[i] {
+			continue
+		}
+		if _, err := f.WriteAt(data[off:min(off+blockSize, len(data))], i*blockSize); err != nil {
+			return err
+		}
+		f.have[i] = true
+	}
+	return nil
 }
 
 // finish fetches what is missing and gives the files their names.
