@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha1"
 	"errors"
@@ -57,8 +58,8 @@ func (to *Place) part(p *sink.Pack) string { return path.Join(lazyDir, Base(p)) 
 
 // fetchIdx makes a lazy pack: the index is fetched with so many bytes before it, and
 // nothing else.
-func (to *Place) fetchIdx(ctx context.Context, k Fetcher, p *sink.Pack, last int64) (*lazyPack, error) {
-	first := (max(0, p.Size-last) + blockSize - 1) / blockSize
+func (to *Place) fetchIdx(ctx context.Context, k Fetcher, p *sink.Pack, before int64) (*lazyPack, error) {
+	first := (max(0, p.Size-before) + blockSize - 1) / blockSize
 	from := min(first*blockSize, p.Size)
 	r, err := k.Fetch(ctx, p.Name, from, p.Size+p.Idx-from)
 	if err != nil {
@@ -70,14 +71,26 @@ func (to *Place) fetchIdx(ctx context.Context, k Fetcher, p *sink.Pack, last int
 		return nil, unavailable(err)
 	}
 	name := to.part(p)
+	// The checksum is made on the way: an open waits for it, and a large index takes long
+	// to read again. Its order is what the node has made that put it.
+	sum, last := sha1.New(), make([]byte, sha1.Size)
 	err = write(to.FS, name+".idx", func(f io.Writer) error {
-		_, err := io.CopyN(f, r, p.Idx)
+		if _, err := io.CopyN(io.MultiWriter(f, sum), r, p.Idx-sha1.Size); err != nil {
+			return err
+		}
+		if _, err := io.ReadFull(r, last); err != nil {
+			return err
+		}
+		if !bytes.Equal(sum.Sum(nil), last) {
+			return fmt.Errorf("%s: %w: other bytes than those that were put", p.Name, pack.ErrCorrupt)
+		}
+		_, err := f.Write(last)
 		return err
 	})
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	if err := verifyIdx(to.FS, name+".idx", p); err != nil {
+	if err := isOf(to.FS, name+".idx", p, pack.IdxOptions{}); err != nil {
 		return nil, err
 	}
 	f, err := to.FS.OpenFile(name+".pack", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o444)

@@ -135,11 +135,16 @@ func unavailable(err error) error {
 }
 
 func verifyIdx(fsys vfs.FS, name string, p *sink.Pack) error {
+	return isOf(fsys, name, p, pack.IdxOptions{Verify: true})
+}
+
+// isOf returns an error if an index is not the pack's.
+func isOf(fsys vfs.FS, name string, p *sink.Pack, opt pack.IdxOptions) error {
 	f, size, err := openSized(fsys, name)
 	if err != nil {
 		return err
 	}
-	x, err := pack.OpenIdx(f, size, pack.IdxOptions{Verify: true})
+	x, err := pack.OpenIdx(f, size, opt)
 	if err != nil {
 		f.Close()
 		return err
