@@ -50,7 +50,9 @@ func (s *Sink) Remove(ctx context.Context, history bool) error {
 				ON CONFLICT (key) DO UPDATE SET not_before = least(garbage.not_before, excluded.not_before))
 			SELECT (SELECT count(*) FROM w) + (SELECT count(*) FROM (SELECT 1) one WHERE NOT EXISTS (SELECT FROM workspace WHERE id = $1))`,
 			id, epoch, objects, purgeGrace.Seconds()).Scan(&n)
-		done <- n > 0
+		if err == nil { // else it may run again
+			done <- n > 0
+		}
 		return err
 	})
 	if err == nil && !<-done {
@@ -65,7 +67,9 @@ func (n *Node) Named(ctx context.Context, namespace string) (string, error) {
 	err := n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
 		var id string
 		err := c.QueryRow(ctx, `SELECT coalesce((SELECT id FROM workspace WHERE namespace = `+fmt.Sprintf(namespaceHash, "$1::text")+`), '')`, namespace).Scan(&id)
-		result <- id
+		if err == nil { // else it may run again
+			result <- id
+		}
 		return err
 	})
 	if err != nil {

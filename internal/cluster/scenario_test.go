@@ -193,6 +193,7 @@ var scenarios = []scenario{
 	{"what is written while its neighbors are packed is not packed over", writtenWhilePacked, []string{packUnguarded}},
 	{"a claim sees an append that was on its way", claimWaits, nil},
 	{"a claim takes nothing from a node that began to live while it waited", claimWaitsForLife, nil},
+	{"a removal that a deadlock ended, and that was done then, is not refused", removedAfterDeadlock, nil},
 }
 
 func pausedAppend(t *testing.T, p *clustertest.Pair) {
@@ -539,5 +540,26 @@ func claimWaitsForLife(t *testing.T, p *clustertest.Pair) {
 	var owned *OwnedError
 	if err := <-result; !errors.As(err, &owned) || owned.Owner.Name != "n3" {
 		t.Errorf("a claim of what another has claimed: %v", err)
+	}
+}
+
+func removedAfterDeadlock(t *testing.T, p *clustertest.Pair) {
+	s := newScene(t, p)
+	g := s.group("with a pack")
+	g.Packs = []sink.Pack{{Name: "w/1-x.pack", Size: 1}}
+	need.NoError(t, s.s1.Append(g))
+	c, err := s.n1.Claim(context.Background(), "w")
+	need.NoError(t, err)
+	row := holdRow(t, s.n2, `INSERT INTO garbage (key, not_before) VALUES ('w/1-x.pack', now())`)
+	removed := make(chan error, 1)
+	go func() { removed <- s.n1.Sink(c, s.store, time.Hour).Remove(context.Background(), true) }()
+	waiting(p, "DELETE FROM workspace")
+	row.exec(`SELECT FROM workspace WHERE id = 'w' FOR UPDATE`) // the one that waits for longer is ended
+	row.commit()
+	if err := <-removed; err != nil {
+		t.Errorf("the removal: %v", err)
+	}
+	if _, err := s.n2.Find(context.Background(), "w"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("after the removal: %v", err)
 	}
 }
