@@ -684,3 +684,12 @@ func TestRefusedAfterALostAnswer(t *testing.T) {
 	w.set("c", "n1", "one")
 	n1.ask("GET", "/w/c", "").want(t, 503, "engine_unavailable")
 }
+
+// A client's Connection header takes no condition and no key from a write on its way to
+// the owner.
+func TestWithoutHop(t *testing.T) {
+	h := http.Header{"Connection": {"close, If-Match", "Idempotency-Key"}, "If-Match": {`"a"`}, "Idempotency-Key": {"k"}, "Te": {"trailers"}}
+	if h = withoutHop(h); len(h) != 2 || h.Get("If-Match") == "" || h.Get("Idempotency-Key") == "" {
+		t.Errorf("%v go on", h)
+	}
+}

@@ -146,16 +146,13 @@ func unknown(cause error) error {
 		Detail: "The workspace's node did not answer the write: it may have been done. With an Idempotency-Key a retry is safe."}
 }
 
-// hop are the headers of one connection (RFC 9110, section 7.6.1).
+// hop are the headers of one connection (RFC 9110, section 7.6.1). Others that a client's
+// Connection names go on: to it the nodes are one server, and a write must not lose its
+// condition or its key on the way to the owner.
 var hop = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
 func withoutHop(h http.Header) http.Header {
 	h = h.Clone()
-	for _, v := range h["Connection"] {
-		for name := range strings.SplitSeq(v, ",") {
-			h.Del(strings.TrimSpace(name))
-		}
-	}
 	for _, name := range hop {
 		h.Del(name)
 	}
