@@ -17,19 +17,9 @@ import (
 )
 
 const (
-	// mergeWidth is how many packs of about one size are merged into one: the
-	// number of packs stays below mergeWidth for each factor of mergeFactor in
-	// the number of objects.
-	mergeWidth  = 6
-	mergeFactor = 4
-	// busyWidth takes mergeWidth's place while there are writers: merging has the
-	// same processors, and the wider it is the less often an object is copied.
-	busyWidth = 32
+	mergeWidth = packset.MergeWidth
 	// quietFor is how long there must be no write before it is narrow again.
 	quietFor = time.Second
-	// maxPlain is how many bytes of packs with objects that are only stored may
-	// stay while nothing is written.
-	maxPlain = 256 << 10
 	// manyLoose is the number of our loose refs above which they are packed.
 	manyLoose = 200
 )
@@ -39,7 +29,7 @@ const (
 func (s *Store) maintenanceDue() time.Duration {
 	packs := s.r.Packs.InUse()
 	defer packset.ReleaseAll(packs)
-	if toMerge(packs, mergeWidth) != nil {
+	if packset.ToMerge(packs, mergeWidth) != nil {
 		return quietFor // put off while there were writers
 	}
 	if s.r.Packs.AnyDoomed() {
@@ -69,7 +59,7 @@ func (s *Store) maintainer(ctx context.Context) {
 		}
 		width := mergeWidth
 		if s.pub.quiet() < quietFor {
-			width = busyWidth
+			width = packset.BusyWidth
 		}
 		if err := s.maintainTo(ctx, width); err != nil && ctx.Err() == nil {
 			s.r.Log.Warn("maintenance failed; tried again later", "error", err)
@@ -133,11 +123,11 @@ func (s *Store) maintainTo(ctx context.Context, width int) error {
 func (s *Store) mergeOnce(ctx context.Context, width int) (bool, error) {
 	packs := s.r.Packs.Mergeable()
 	defer func() { packset.ReleaseAll(packs) }()
-	src := toMerge(packs, width)
+	src := packset.ToMerge(packs, width)
 	if src == nil {
 		return false, nil
 	}
-	if err := s.merge(ctx, src); err != nil {
+	if err := s.merge(ctx, src, func() error { return s.sealBetween(ctx, src) }); err != nil {
 		return true, err
 	}
 	if s.r.Held != nil && src[0].Stored() != "" {
@@ -146,69 +136,9 @@ func (s *Store) mergeOnce(ctx context.Context, width int) (bool, error) {
 	return true, nil
 }
 
-// toMerge returns the packs, smallest first, that are to be merged; nil for none.
-// Those in a sink's store are not merged with others: that would put them again.
-func toMerge(packs []*packset.File, width int) []*packset.File {
-	var own, put []*packset.File
-	for _, f := range packs {
-		if f.Stored() == "" {
-			own = append(own, f)
-		} else {
-			put = append(put, f)
-		}
-	}
-	if n := mergeRun(own, width); n > 0 {
-		return own[:n]
-	}
-	if n := mergeRun(put, mergeWidth); n > 0 {
-		return put[:n]
-	}
-	if width > mergeWidth {
-		return nil
-	}
-	return plainPacks(own)
-}
-
-// plainPacks returns the packs whose objects are only stored, if it is time to
-// compress them.
-func plainPacks(packs []*packset.File) []*packset.File {
-	var list []*packset.File
-	size := int64(0)
-	for _, f := range packs {
-		if f.Keep.Plain {
-			list = append(list, f)
-			size += f.Pack.PackBytes()
-		}
-	}
-	if size <= maxPlain {
-		return nil
-	}
-	return list
-}
-
-// mergeRun gives how many of the packs, smallest first, are to be merged: up
-// to the end of the first run of width or more in which each is no larger
-// than mergeFactor times those before it together. Packs smaller than the
-// run are merged with it: they cost little.
-func mergeRun(packs []*packset.File, width int) int {
-	sum, run := 0, 0
-	for i, f := range packs {
-		if run >= width && f.Count*2 > sum {
-			return i
-		}
-		if run > 0 && f.Count > mergeFactor*sum {
-			sum, run = 0, 0
-		}
-		sum += f.Count
-		run++
-	}
-	if run < width {
-		return 0
-	}
-	return len(packs)
-}
-
-func (s *Store) merge(ctx context.Context, src []*packset.File) error {
+// merge makes one pack of several. between is called meanwhile (pack.MergeOptions); nil:
+// nothing is.
+func (s *Store) merge(ctx context.Context, src []*packset.File, between func() error) error {
 	name := packset.NewName()
 	defer s.r.Packs.RemovePrepared(name)
 	// Oldest first, so that a newer version of a file can be a delta of the one
@@ -232,7 +162,7 @@ func (s *Store) merge(ctx context.Context, src []*packset.File) error {
 		last = s.newest()
 	}
 	_, sum, err := s.r.Packs.Write(name, func(w *pack.Writer) (ID, error) {
-		_, err := pack.Merge(ctx, w, list, pack.MergeOptions{MetaFirst: s.shares(), Last: last, LastMax: remote.LastBytes, Delta: func(id ID) (ID, bool) {
+		_, err := pack.Merge(ctx, w, list, pack.MergeOptions{MetaFirst: s.shares(), Last: last, LastMax: remote.LastBytes, Between: between, Delta: func(id ID) (ID, bool) {
 			old, ok := versions[id]
 			return old, ok
 		}})

@@ -90,7 +90,7 @@ func TestPlainPacksAreCompressed(t *testing.T) {
 	}
 	packs := s.r.Packs.InUse()
 	defer packset.ReleaseAll(packs)
-	if again := toMerge(packs, mergeWidth); again != nil {
+	if again := packset.ToMerge(packs, mergeWidth); again != nil {
 		t.Errorf("%d packs are merged once more", len(again))
 	}
 	fsck(t, dir)

@@ -3,6 +3,7 @@ package gitstore
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"umbra/gitstore/packset"
 	"umbra/gitstore/refs"
@@ -75,7 +76,7 @@ func (s *Store) sealInto(ctx context.Context, log *remote.Log) (through uint64, 
 		return 0, errs.Wrap(err, "")
 	}
 	for try := 0; ; try++ {
-		through, err := s.sealOnce(ctx, log)
+		through, err := s.sealOnce(ctx, log, nil)
 		if !errors.Is(err, sink.ErrStale) || try > 0 {
 			return through, errs.Wrap(err, "")
 		}
@@ -83,8 +84,24 @@ func (s *Store) sealInto(ctx context.Context, log *remote.Log) (through uint64, 
 	}
 }
 
-// sealOnce does one seal. mmu is held.
-func (s *Store) sealOnce(ctx context.Context, log *remote.Log) (through uint64, err error) {
+// sealBetween seals while packs are merged, which may take longer than the log has room for
+// what is written meanwhile. The packs stay what the manifest names, and the merged one
+// takes their place in the next. mmu is held.
+func (s *Store) sealBetween(ctx context.Context, merged []*packset.File) error {
+	if s.r.Held == nil {
+		return nil
+	}
+	if bytes, _ := s.r.Held.Unsealed(); bytes < s.opt.MaxUnsealed/4 {
+		return nil
+	}
+	if _, err := s.sealOnce(ctx, s.r.Held, merged); err != nil && ctx.Err() == nil {
+		s.r.Log.Warn("the log was not sealed while packs are merged; it is retried", "error", err)
+	}
+	return ctx.Err()
+}
+
+// sealOnce does one seal, and merges no pack of apart. mmu is held.
+func (s *Store) sealOnce(ctx context.Context, log *remote.Log, apart []*packset.File) (through uint64, err error) {
 	p := &s.pub
 	s.r.Publishing.Lock()
 	lctx, cancel := context.WithTimeout(ctx, repo.LockPatience)
@@ -106,12 +123,12 @@ func (s *Store) sealOnce(ctx context.Context, log *remote.Log) (through uint64, 
 	}
 	var small []*packset.File
 	for _, f := range used {
-		if f.Stored() == "" && f.Pack.PackBytes() < mergedSeal {
+		if f.Stored() == "" && f.Pack.PackBytes() < mergedSeal && !slices.Contains(apart, f) {
 			small = append(small, f)
 		}
 	}
 	if len(small) > 1 || len(small) == 1 && !small[0].Keep.Laid && small[0].Pack.PackBytes() > remote.SmallPack {
-		if err := s.merge(ctx, small); err != nil {
+		if err := s.merge(ctx, small, nil); err != nil {
 			return 0, err
 		}
 		packset.ReleaseAll(used)

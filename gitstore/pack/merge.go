@@ -25,8 +25,10 @@ type MergeOptions struct {
 	// Last lists objects in the order of their importance, which need not be in a source.
 	// As many as take LastMax bytes of the pack are written at its end, whole, the first of
 	// them last: one range of the file has them and the index behind it.
-	Last     []object.ID
-	LastMax  int64
+	Last    []object.ID
+	LastMax int64
+	// Between is called now and then between two objects; an error ends the merge.
+	Between  func() error
 	MaxDepth int   // deltas on each other; 0: 50, as git
 	MaxDelta int64 // largest object made a new delta, bytes; 0: 4 MiB
 }
@@ -34,6 +36,8 @@ type MergeOptions struct {
 const (
 	defaultMaxDepth = 50
 	defaultMaxDelta = 4 << 20
+	// betweenEvery is after how many objects MergeOptions.Between is called.
+	betweenEvery = 256
 	// maxLast is the largest blob that MergeOptions.Last puts at the end, in bytes.
 	maxLast = 64 << 10
 )
@@ -142,6 +146,7 @@ type merger struct {
 	opt   MergeOptions
 	stats MergeStats
 	last  map[object.ID]bool // are written at the end
+	seen  int                // objects of the sources so far
 }
 
 // pack writes what one source has, or what of it is no blob.
@@ -153,6 +158,11 @@ func (m *merger) pack(ctx context.Context, p *Pack, meta bool) error {
 	for i := range all {
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if m.seen++; m.opt.Between != nil && m.seen%betweenEvery == 0 {
+			if err := m.opt.Between(); err != nil {
+				return err
+			}
 		}
 		if m.last[all[i].ID] {
 			continue

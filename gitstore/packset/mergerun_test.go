@@ -1,11 +1,9 @@
-package gitstore
+package packset
 
 import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"umbra/gitstore/packset"
 )
 
 func TestMergeRun(t *testing.T) {
@@ -22,11 +20,11 @@ func TestMergeRun(t *testing.T) {
 		{[]int{1, 1, 1, 5000, 5000, 5000, 5000, 5000, 5000}, 9},
 		{[]int{1, 10, 100, 1000, 10_000, 100_000, 1_000_000}, 0},
 	} {
-		var packs []*packset.File
+		var packs []*File
 		for _, n := range c.counts {
-			packs = append(packs, &packset.File{Count: n})
+			packs = append(packs, &File{Count: n})
 		}
-		if got := mergeRun(packs, mergeWidth); got != c.want {
+		if got := mergeRun(packs, MergeWidth); got != c.want {
 			t.Errorf("%v: %d are merged, not %d", c.counts, got, c.want)
 		}
 	}
@@ -44,15 +42,15 @@ func TestMergingKeepsFewPacksAtLittleCost(t *testing.T) {
 		"growing":       func(i int) int { return 1 + i },
 		"of all orders": func(int) int { return 1 << rnd.IntN(16) },
 	} {
-		packs := []*packset.File{{Count: 100_000}} // a baseline
+		packs := []*File{{Count: 100_000}} // a baseline
 		made, written, most := 0, 0, 0
 		for i := range 20_000 {
 			n := size(i)
 			made += n
-			packs = append(packs, &packset.File{Count: n})
+			packs = append(packs, &File{Count: n})
 			for {
-				slices.SortFunc(packs, func(a, b *packset.File) int { return a.Count - b.Count })
-				n := mergeRun(packs, mergeWidth)
+				slices.SortFunc(packs, func(a, b *File) int { return a.Count - b.Count })
+				n := mergeRun(packs, MergeWidth)
 				if n == 0 {
 					break
 				}
@@ -61,12 +59,12 @@ func TestMergingKeepsFewPacksAtLittleCost(t *testing.T) {
 					sum += f.Count
 				}
 				written += sum
-				packs = append([]*packset.File{{Count: sum}}, packs[n:]...)
+				packs = append([]*File{{Count: sum}}, packs[n:]...)
 			}
 			most = max(most, len(packs))
 		}
 		t.Logf("%s: %d packs at most, each object written again %.1f times", name, most, float64(written)/float64(made))
-		if most > 8*mergeWidth || written > 16*made {
+		if most > 8*MergeWidth || written > 16*made {
 			t.Errorf("%s: %d packs, each object written again %.1f times", name, most, float64(written)/float64(made))
 		}
 	}

@@ -1,0 +1,57 @@
+package gitstore
+
+import (
+	"fmt"
+	"testing"
+
+	"umbra/gitstore/sink/sinktest"
+	"umbra/internal/need"
+)
+
+// A long merge leaves the log sealed: else it would fill up with what is written
+// meanwhile, and writes would be refused.
+func TestSealBetween(t *testing.T) {
+	m := sinktest.NewMemory()
+	s := onSink(t, m, func(o *Options) { o.MaxUnsealed = 256 << 10 })
+	baselineOf(t, s, map[string]string{"a": "a\n"})
+	write := func(i int) { mustPut(t, s, "", fmt.Sprintf("d%d/f%d", i%7, i%40), fmt.Sprintln("line", i)) }
+	n := 0
+	for range mergeWidth {
+		for range 100 {
+			write(n)
+			n++
+		}
+		need.NoError(t, s.Seal(t.Context()))
+	}
+	for bytes, _ := s.r.Held.Unsealed(); bytes < s.opt.MaxUnsealed/4; bytes, _ = s.r.Held.Unsealed() {
+		write(n)
+		n++
+	}
+	var bases []uint64
+	m.OnCall = func(c sinktest.Call) sinktest.Fault {
+		if c.Op == "swap" {
+			bases = append(bases, m.Manifest().Base)
+		}
+		return sinktest.None
+	}
+	before := len(m.Manifest().Packs)
+	need.NoError(t, s.Maintain(t.Context()))
+	if len(bases) != 2 || bases[1] <= bases[0] {
+		t.Errorf("manifests were replaced at the positions %v: the first of them while packs are merged", bases)
+	}
+	if got := len(m.Manifest().Packs); got >= before {
+		t.Errorf("%d packs, of %d", got, before)
+	}
+	if bytes, _ := s.r.Held.Unsealed(); bytes != 0 {
+		t.Errorf("%d bytes are not sealed", bytes)
+	}
+	m.OnCall = nil
+	need.NoError(t, s.Close(t.Context()))
+	s = onSink(t, m)
+	defer closeStore(t, s)
+	for i := n - 40; i < n; i++ {
+		if data, err := s.readAt(t, fmt.Sprintf("d%d/f%d", i%7, i%40)); err != nil || string(data) != fmt.Sprintln("line", i) {
+			t.Errorf("%d: %q, %v", i, data, err)
+		}
+	}
+}
