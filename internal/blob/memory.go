@@ -87,6 +87,15 @@ func (m *Memory) GetRange(ctx context.Context, key string, offset, n int64) ([]b
 	return bytes.Clone(data[offset : offset+n]), nil
 }
 
+// Stream implements Store.
+func (m *Memory) Stream(ctx context.Context, key string, offset, n int64) (io.ReadCloser, error) {
+	data, err := m.GetRange(ctx, key, offset, n)
+	if err != nil {
+		return nil, err
+	}
+	return io.NopCloser(bytes.NewReader(data)), nil
+}
+
 // Delete implements Store.
 func (m *Memory) Delete(ctx context.Context, key string) error {
 	if err := checkKey(key); err != nil {

@@ -90,6 +90,16 @@ func (m measured) GetRange(ctx context.Context, key string, offset, n int64) (da
 	return m.Store.GetRange(ctx, key, offset, n)
 }
 
+func (m measured) Stream(ctx context.Context, key string, offset, n int64) (io.ReadCloser, error) {
+	began := time.Now()
+	r, err := m.Store.Stream(ctx, key, offset, n)
+	if err != nil {
+		m.done(opRange, began, err)
+		return nil, err
+	}
+	return &measuredReader{ReadCloser: r, done: func(err error) { m.done(opRange, began, err) }}, nil
+}
+
 func (m measured) Delete(ctx context.Context, key string) (err error) {
 	defer func(began time.Time) { m.done(opDelete, began, err) }(time.Now())
 	return m.Store.Delete(ctx, key)

@@ -120,6 +120,16 @@ func testRanges(t *testing.T, s blob.Store) {
 		if err != nil || !bytes.Equal(got, data[at[0]:at[0]+at[1]]) {
 			t.Fatal(at, err)
 		}
+		r, err := s.Stream(ctx, "a", at[0], at[1])
+		if err != nil {
+			t.Fatal(at, err)
+		}
+		if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, data[at[0]:at[0]+at[1]]) {
+			t.Fatal(at, err)
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(at, err)
+		}
 	}
 	for _, at := range [][2]int64{{0, 10_001}, {9_999, 2}, {10_000, 1}, {20_000, 1}} {
 		_, err := s.GetRange(ctx, "a", at[0], at[1])
