@@ -208,7 +208,7 @@ func (s *services) openToolsets(cfg config.Config, db *state.DB, runner *script.
 	}
 	var err error
 	s.toolsets, err = toolset.New(context.Background(), toolset.Options{
-		State: db, Tasks: s.tasks, Workspaces: s.workspaces, History: s.history, Blame: s.blame, Default: defaultMounts(cfg.MCP.Mounts), Extra: extra, Log: log,
+		State: db, Tasks: s.tasks, Workspaces: s.workspaces, History: s.history, Blame: s.blame, Default: defaultMounts(cfg.MCP.Mounts), Extra: extra, Wait: cfg.Cluster.Wait, Log: log,
 	})
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
@@ -62,9 +63,8 @@ func (s *Service) Call(ctx context.Context, id string, c Call) (Answer, error) {
 	if l.rec.Lazy {
 		s.useClient(l, c.Client.key())
 	}
-	r := &run{s: s, l: l, ctx: ctx, c: c}
+	r, text, err := s.settled(ctx, l, c)
 	defer r.release()
-	text, err := r.tool()
 	switch {
 	case err == nil:
 		return Answer{Text: text + r.rejected(), Commit: r.commit, Replayed: r.replayed}, nil
@@ -81,6 +81,34 @@ func (s *Service) Call(ctx context.Context, id string, c Call) (Answer, error) {
 		return Answer{}, f.err
 	}
 	return Answer{Text: "Error: " + s.sentence(err, c.Name), Failed: true, Commit: r.commit}, nil
+}
+
+// movingPause is the time between two attempts of a call whose workspace is moving.
+const movingPause = 20 * time.Millisecond
+
+// settled carries a call out, again for Options.Wait where its workspace is moving to
+// another server and nothing was done. The caller releases the run.
+func (s *Service) settled(ctx context.Context, l *live, c Call) (r *run, text string, err error) {
+	begun := false
+	if begin := c.Begin; begin != nil {
+		c.Begin = func() error {
+			begun = true
+			return begin()
+		}
+	}
+	for until := s.o.Now().Add(s.o.Wait); ; {
+		r = &run{s: s, l: l, ctx: ctx, c: c}
+		text, err = r.tool()
+		if err == nil || errs.CodeOf(err) != "owner_moving" || begun || !r.commit.IsZero() || !s.o.Now().Before(until) {
+			return r, text, err
+		}
+		select {
+		case <-ctx.Done():
+			return r, text, err
+		case <-time.After(movingPause):
+		}
+		r.release()
+	}
 }
 
 // refusal is an error of the caller's, not of the model's.

@@ -30,8 +30,10 @@ type Options struct {
 	Default []Spec
 	// Extra are tools in addition to those of package tool.
 	Extra []Extra
-	Log   *slog.Logger
-	Now   func() time.Time // of leases and idempotency keys
+	// Wait is how long a call waits while its workspace moves between servers.
+	Wait time.Duration
+	Log  *slog.Logger
+	Now  func() time.Time // of leases and idempotency keys
 }
 
 // Extra is a tool that is carried out elsewhere.
