@@ -209,6 +209,11 @@ func (v *Invocation) Main(stdin io.Reader, stdout, stderr io.Writer, started tim
 			waits = false
 		}
 	}
+	select {
+	case <-longer: // it came with the result
+		v.Block = true
+	default:
+	}
 	if res.err == nil {
 		if _, err := stdout.Write(res.out); err == nil {
 			return 0

@@ -309,6 +309,17 @@ func TestWrongWorktree(t *testing.T) {
 			t.Errorf("%s is no worktree's event", input)
 		}
 	}
+	// One that fails at once is not taken for done.
+	v := Invocation{Agent: "claude-code", Server: "unix:/none", DataDir: t.TempDir()}
+	down := func(Server, time.Time) func(string, string, []byte) (int, []byte, error) {
+		return func(string, string, []byte) (int, []byte, error) { return 0, nil, ErrUnreachable }
+	}
+	for range 30_000 {
+		w := v
+		if status := w.Main(strings.NewReader(`{"hook_event_name":"WorktreeRemove","worktree_path":"/x"}`), io.Discard, io.Discard, time.Now(), down, nil); status == 0 {
+			t.Fatal("an event that failed has the status of one that was handled")
+		}
+	}
 }
 
 // TestOneEventWithoutID: a version that has the call's ID in one of its two events only.
