@@ -52,13 +52,6 @@ func Missing(t testing.TB, why string) {
 	t.Skip(why)
 }
 
-// Apart leaves a test out that asks for what the program, as it is run here, does not
-// promise, also where CI=true.
-func Apart(t testing.TB, why string) {
-	t.Helper()
-	t.Skip(why)
-}
-
 // Long leaves a long test out where -short is given.
 func Long(t testing.TB, why string) {
 	t.Helper()

@@ -107,10 +107,10 @@ func newFleet(t testing.TB, opts Options) *fleet {
 		return nil
 	}
 	if why := apartFor(t.Name()); why != "" {
-		need.Apart(t, "not of a cluster: "+why)
+		need.Missing(t, "not of a cluster: "+why)
 	}
 	if strings.HasPrefix(opts.Listen, "unix:") {
-		need.Apart(t, "not of a cluster: nodes are reached over a network")
+		need.Missing(t, "not of a cluster: nodes are reached over a network")
 	}
 	if f := common.of(opts.DataDir); f != nil {
 		return f // another start of it
