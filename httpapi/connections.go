@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"time"
@@ -47,8 +48,52 @@ func (s *Server) connState(conn net.Conn, state http.ConnState) {
 	s.connMu.Lock()
 	defer s.connMu.Unlock()
 	if state == http.StateNew {
-		s.fresh[conn] = struct{}{}
+		s.fresh[conn] = time.Now()
 		return
 	}
 	delete(s.fresh, conn)
+	if state != http.StateActive {
+		select {
+		case s.settled <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// closeConnections ends listening, and each connection once it has no request. When cut
+// has a value it closes those that are left.
+//
+// Shutdown looks for connections to close at intervals of up to half a second: it is
+// called again whenever there may be one, and never waits.
+func (s *Server) closeConnections(cut <-chan time.Time) {
+	never, cancel := context.WithCancel(context.Background())
+	cancel()
+	unused := time.NewTimer(0)
+	defer unused.Stop()
+	for s.http.Shutdown(never) != nil {
+		select {
+		case <-s.settled:
+		case <-unused.C:
+			unused.Reset(s.closeFresh())
+		case <-cut:
+			s.http.Close()
+			return
+		}
+	}
+}
+
+// closeFresh closes the connections that had no request within stopFresh, and returns
+// when the next one is due.
+func (s *Server) closeFresh() (next time.Duration) {
+	s.connMu.Lock()
+	defer s.connMu.Unlock()
+	next = stopFresh
+	for conn, since := range s.fresh {
+		if left := stopFresh - time.Since(since); left > 0 {
+			next = min(next, left)
+		} else {
+			conn.Close()
+		}
+	}
+	return next
 }

@@ -260,11 +260,33 @@ func TestAStopFinishesWhatWasAccepted(t *testing.T) {
 		if res, body := readAnswer(t, conn); res.StatusCode != 200 || body != "done" {
 			t.Error(res.StatusCode, body)
 		}
-		if clean := <-stopped; !clean || time.Since(start) > 6*time.Second {
-			t.Error(clean, time.Since(start))
+		if clean := <-stopped; !clean || time.Since(start) != 5*time.Second {
+			t.Errorf("%v, %v after the last request", clean, time.Since(start)-5*time.Second)
 		}
 		if _, err := idle.Read(make([]byte, 1)); err == nil {
 			t.Error("the idle connection is open")
+		}
+	})
+}
+
+// A connection that has had no request for long does not hold a stop back.
+func TestAStopClosesUnused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, Options{})
+		p := newPipes()
+		go s.Serve(p)
+		old := p.dial()
+		<-time.After(300 * time.Millisecond)
+		unused := p.dial()
+		<-time.After(300 * time.Millisecond)
+		start := time.Now()
+		if clean := s.Stop(); !clean || time.Since(start) != 200*time.Millisecond {
+			t.Error(clean, time.Since(start))
+		}
+		for _, conn := range []net.Conn{old, unused} {
+			if _, err := conn.Read(make([]byte, 1)); err == nil {
+				t.Error("an unused connection is open")
+			}
 		}
 	})
 }

@@ -25,7 +25,7 @@ import (
 // and what has not ended then is left alone. The rest of the ten seconds is for closing
 // what lies below.
 const (
-	stopFresh    = 500 * time.Millisecond // from the beginning, for a connection without a request
+	stopFresh    = 500 * time.Millisecond // since it was made, for a connection without a request
 	stopPatience = time.Second
 	stopCut      = 500 * time.Millisecond
 	stopEnd      = 9 * time.Second // where the caller says nothing else
@@ -93,9 +93,10 @@ type Server struct {
 	stopPatience context.CancelCauseFunc
 	running      inflight
 
-	connMu sync.Mutex
-	fresh  map[net.Conn]struct{} // connected, nothing sent yet
-	http   *http.Server
+	connMu  sync.Mutex
+	fresh   map[net.Conn]time.Time // connected, nothing sent yet: since when
+	settled chan struct{}          // has an element after a connection has become idle, or closed
+	http    *http.Server
 }
 
 // New makes the server with the frame's own routes and those of the dialects.
@@ -128,7 +129,8 @@ func New(opts Options, dialects ...Dialect) (*Server, error) {
 		global:  newLimiter(opts.PerMinute),
 		bodies:  budget{max: opts.MaxBodies},
 		flights: flights{now: map[[32]byte]*flight{}},
-		fresh:   map[net.Conn]struct{}{},
+		fresh:   map[net.Conn]time.Time{},
+		settled: make(chan struct{}, 1),
 	}
 	s.streams, s.stopStreams = context.WithCancel(context.Background())
 	s.patience, s.stopPatience = context.WithCancelCause(context.Background())
@@ -209,14 +211,6 @@ func (s *Server) ServeTLS(l net.Listener, secure *tls.Config) error {
 	return nil
 }
 
-func (s *Server) closeFresh() {
-	s.connMu.Lock()
-	defer s.connMu.Unlock()
-	for conn := range s.fresh {
-		conn.Close()
-	}
-}
-
 // Stop ends the server: no new connections, streams end at once, accepted
 // requests are finished, and within nine seconds all is over. It reports whether
 // every handler has returned.
@@ -225,19 +219,10 @@ func (s *Server) Stop() (clean bool) { return s.StopWithin(stopEnd) }
 // StopWithin is like Stop, for a caller that has another time left.
 func (s *Server) StopWithin(end time.Duration) (clean bool) {
 	s.stopStreams()
-	timers := []*time.Timer{
-		time.AfterFunc(stopFresh, s.closeFresh),
-		time.AfterFunc(end-stopPatience, func() { s.stopPatience(stoppingProblem()) }),
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), end-stopCut)
-	defer cancel()
+	patience := time.AfterFunc(end-stopPatience, func() { s.stopPatience(stoppingProblem()) })
 	start := time.Now()
-	if err := s.http.Shutdown(ctx); err != nil {
-		s.http.Close()
-	}
-	for _, t := range timers {
-		t.Stop()
-	}
+	s.closeConnections(time.After(end - stopCut))
+	patience.Stop()
 	select {
 	case <-s.running.idle():
 		clean = true
