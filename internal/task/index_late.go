@@ -2,6 +2,7 @@ package task
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -207,11 +208,16 @@ func (x *index) flush(quiet time.Duration) error {
 		}
 		epochs := maps.Clone(x.epochs)
 		x.mu.Unlock()
+		workspaces := slices.Clone(gone)
 		for _, r := range recs {
-			if ours, err := x.ours(tx, r.Workspace, epochs[r.Workspace]); err != nil || !ours {
-				if err != nil {
-					return err
-				}
+			workspaces = append(workspaces, r.Workspace)
+		}
+		ours, err := x.allOurs(tx, workspaces, epochs)
+		if err != nil {
+			return err
+		}
+		for _, r := range recs {
+			if !ours[r.Workspace] {
 				continue // its next owner has read the repository
 			}
 			if err := x.putRecord(tx, r); err != nil {
@@ -219,10 +225,7 @@ func (x *index) flush(quiet time.Duration) error {
 			}
 		}
 		for _, workspace := range gone {
-			if ours, err := x.ours(tx, workspace, epochs[workspace]); err != nil || !ours {
-				if err != nil {
-					return err
-				}
+			if !ours[workspace] {
 				continue
 			}
 			if err := tx.Delete(Behind, workspace); err != nil {

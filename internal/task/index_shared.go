@@ -1,7 +1,10 @@
 package task
 
 import (
+	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 
 	"umbra/gitstore/sink"
 	"umbra/internal/errs"
@@ -55,6 +58,24 @@ func (x *index) ours(tx *state.Tx, workspace string, epoch int64) (bool, error) 
 	var has int64
 	_, err := tx.Get(Behind, workspace, &has)
 	return has == epoch && epoch != 0, err
+}
+
+// allOurs is like ours for several workspaces, by one read.
+func (x *index) allOurs(tx *state.Tx, workspaces []string, epochs map[string]int64) (map[string]bool, error) {
+	ours := make(map[string]bool, len(workspaces))
+	for _, workspace := range workspaces {
+		ours[workspace] = !x.shared
+	}
+	if !x.shared {
+		return ours, nil
+	}
+	err := tx.GetMany(Behind, slices.Collect(maps.Keys(ours)), func(workspace string, raw []byte) error {
+		var has int64
+		err := json.Unmarshal(raw, &has)
+		ours[workspace] = has == epochs[workspace] && has != 0
+		return err
+	})
+	return ours, err
 }
 
 // epoch returns the epoch under which this process owns a workspace, 0 if it does not.

@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -166,6 +167,71 @@ func TestWhereIsRemembered(t *testing.T) {
 	p.check(p.one.Delete(t.Context(), a, ""))
 	now = now.Add(placeFor)
 	where(a.Task.ID, "")
+}
+
+// turns counts what waits for an answer of the database within transactions that write.
+type turns struct {
+	state.Backend
+	n int
+}
+
+func (c *turns) Shared() bool { return true }
+
+func (c *turns) Update(fn func(state.BackendTx) error) error {
+	return c.Backend.Update(func(tx state.BackendTx) error { return fn(turnsTx{tx, c}) })
+}
+
+type turnsTx struct {
+	state.BackendTx
+	c *turns
+}
+
+func (t turnsTx) Get(bucket, key string) ([]byte, bool, error) {
+	t.c.n++
+	return t.BackendTx.Get(bucket, key)
+}
+
+func (t turnsTx) GetMany(bucket string, keys []string) (map[string][]byte, error) {
+	t.c.n++
+	all := make(map[string][]byte)
+	for _, key := range keys {
+		value, found, err := t.BackendTx.Get(bucket, key)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			all[key] = value
+		}
+	}
+	return all, nil
+}
+
+// A server that gives many workspaces up reads the marks of all at once.
+func TestLeavingReadsMarksAtOnce(t *testing.T) {
+	p := newPair(t)
+	counted := &turns{Backend: p.db.Backend()}
+	x := p.one.index
+	x.db = state.New(counted)
+	var all []string
+	for i := range 64 {
+		ws := fmt.Sprintf("w%d", i)
+		x.enter(ws, 1, nil)
+		end, err := x.begin(ws)
+		p.check(err)
+		end()
+		all = append(all, ws)
+	}
+	counted.n = 0
+	p.check(x.flush(0))
+	if counted.n != 1 {
+		t.Errorf("%d reads, one after the other, for %d workspaces", counted.n, len(all))
+	}
+	p.check(p.db.View(func(tx *state.Tx) error {
+		return tx.ForEach(Behind, "w", func(ws string, _ []byte) (bool, error) {
+			t.Errorf("the mark of %s is left", ws)
+			return true, nil
+		})
+	}))
 }
 
 // What one server does to a task the other finds at once.
