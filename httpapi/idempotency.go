@@ -46,6 +46,7 @@ type Idempotency struct {
 	begun     string // the note of an earlier run that has no answer
 	noted     bool   // Begin was called
 	inHistory bool
+	unsettled bool
 	replayed  bool
 }
 
@@ -89,6 +90,10 @@ func (i *Idempotency) end() {
 // InHistory says that the answer's commit is durable and carries KeyHash: the
 // answer's record then need not wait for the disk.
 func (i *Idempotency) InHistory() { i.inHistory = true }
+
+// Unsettled says that the answer reports a failure that may pass: it is not kept, and the
+// request with this key can be sent again.
+func (i *Idempotency) Unsettled() { i.unsettled = true }
 
 // Replayed says that the answer is that of an earlier run of this very request,
 // known by its KeyHash.
@@ -236,7 +241,7 @@ func (s *Server) runOnce(c *gin.Context, f *facts, i *Idempotency, mine *flight)
 	}
 	// A stream that its client left is not whole.
 	held.cut = held.cut || held.stream && c.Request.Context().Err() != nil
-	if held.status >= 200 && held.status < 300 && !held.cut {
+	if held.status >= 200 && held.status < 300 && !held.cut && !i.unsettled {
 		s.keep(f, i, held)
 	}
 	held.release()

@@ -251,6 +251,7 @@ func (n *fakeNode) Register(r *httpapi.Router) {
 	r.Handle(httpapi.Route{Method: "GET", Pattern: "/w/{ws}/stream", Handler: n.stream, About: one, Stream: true})
 	r.Handle(httpapi.Route{Method: "PUT", Pattern: "/w/{ws}/{path...}?a&b", Handler: n.put, About: one, Access: httpapi.AccessWrite, Body: httpapi.BodyRaw, MaxBody: 8 << 20, Changes: true})
 	r.Handle(httpapi.Route{Method: "POST", Pattern: "/new", Handler: n.make, About: httpapi.AboutNone, Access: httpapi.AccessWrite, Body: httpapi.BodyRaw, Changes: true})
+	r.Handle(httpapi.Route{Method: "POST", Pattern: workPath, Handler: n.work, About: httpapi.AboutNone, Body: httpapi.BodyRaw, Internal: true})
 	r.Handle(httpapi.Route{Method: "GET", Pattern: "/as/{name}", Handler: n.as, About: func(*gin.Context) (place httpapi.Place, err error) {
 		n.w.locked(func() { place.Workspace = n.w.as })
 		return place, nil
@@ -348,6 +349,39 @@ func (n *fakeNode) put(c *gin.Context) error {
 	httpapi.JSON(c, 200, map[string]any{"seq": seq, "by": n.name, "path": c.Request.RequestURI, "actor": httpapi.TagsOf(c).Actor})
 	return nil
 }
+
+// work adds the body to the workspace that it names, or reads that (httpapi.ServeForOwner).
+func (n *fakeNode) work(c *gin.Context) error {
+	data, err := httpapi.ReadBody(c)
+	if err != nil {
+		return err
+	}
+	ws, value, writes := strings.Cut(string(data), "=")
+	return httpapi.ServeForOwner(c, ws, func(ctx context.Context, progress func(httpapi.Progress)) (any, error) {
+		if n.before != nil {
+			if err := n.before(c, ws); err != nil {
+				return nil, err
+			}
+		}
+		progress(httpapi.Progress{Step: "begun"})
+		n.w.mu.Lock()
+		if n.handled[ws]++; writes {
+			n.w.values[ws] = append(n.w.values[ws], value)
+		}
+		list := n.w.values[ws]
+		n.w.mu.Unlock()
+		if witness.Opened(ctx, ws, ws, uint64(len(list))); writes {
+			witness.Committed(ctx, ws, uint64(len(list)))
+		}
+		if n.after != nil {
+			n.after(c)
+		}
+		k := httpapi.CallerOf(c)
+		return map[string]any{"by": n.name, "value": list[len(list)-1], "caller": k.Token, "roots": k.Roots, "id": httpapi.RequestID(c)}, nil
+	})
+}
+
+const workPath = "/cluster/work"
 
 func (n *fakeNode) make(c *gin.Context) error {
 	httpapi.JSON(c, 201, map[string]string{"by": n.name})

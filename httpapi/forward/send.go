@@ -372,6 +372,11 @@ func (f *Forwarder) call(ctx context.Context, p *peer, method, target string, c 
 	if c.Part {
 		r.Header.Set("Umbra-Strict", "1")
 	}
+	return f.sendOwn(p, r, c)
+}
+
+// sendOwn signs a request of this node's own, and sends it.
+func (f *Forwarder) sendOwn(p *peer, r *http.Request, c claims) (*http.Response, error) {
 	c.Node, c.Sender, c.Number = f.o.Node.Name(), f.run, f.number.Add(1)
 	if err := sign(f.o.Node.Key(), r, r.URL.RequestURI(), c); err != nil {
 		return nil, err

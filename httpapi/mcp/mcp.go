@@ -45,9 +45,10 @@ const sessionless = "2026-07-28"
 // Options of a Dialect.
 type Options struct {
 	Toolsets *toolset.Service
-	Node     string // of a cluster, whose sessions its other nodes send here; empty: none
-	Version  string // of the program
-	MaxBody  int64  // bytes of a request
+	Node     string          // of a cluster, whose sessions its other nodes send here; empty: none
+	AtOwner  httpapi.AtOwner // nil without a cluster
+	Version  string          // of the program
+	MaxBody  int64           // bytes of a request
 }
 
 // Dialect is the MCP dialect.
@@ -98,21 +99,36 @@ func (d *Dialect) Register(r *httpapi.Router) {
 		add("GET", httpapi.Route{About: d.about, Stream: true})
 		add("DELETE", httpapi.Route{About: d.about})
 	}
+	if d.o.AtOwner != nil {
+		r.Handle(httpapi.Route{Method: http.MethodPost, Pattern: ownerPath, Handler: d.serveForOwner, Internal: true, About: httpapi.AboutNone,
+			Body: httpapi.BodyJSON, MaxBody: d.o.MaxBody + maxFacts})
+	}
 }
 
-// about is a request's place: the node of its session, else the owner of the
-// workspace where the toolset has just one.
+// about is a request's place: the node of its session, else the owner of the workspace that
+// a call is about.
 func (d *Dialect) about(c *gin.Context) (httpapi.Place, error) {
 	h := c.Request.Header
 	if session := h.Get("Mcp-Session-Id"); session != "" && h.Get("Mcp-Protocol-Version") < sessionless {
 		name, _, _ := strings.Cut(session, ".")
 		return httpapi.Place{Node: name}, nil
 	}
-	id, err := httpapi.Param(c, "id")
-	if err != nil || id == "" {
-		return httpapi.Place{}, err
+	id := toolset.DefaultID
+	if c.FullPath() != "/mcp" {
+		var err error
+		if id, err = httpapi.Param(c, "id"); err != nil {
+			return httpapi.Place{}, err
+		}
 	}
-	return httpapi.Place{Workspace: d.o.Toolsets.Where(id)}, nil
+	var call struct {
+		Params struct {
+			Name      string
+			Arguments json.RawMessage
+		}
+	}
+	httpapi.PeekJSON(c, &call) // of what it cannot decode the SDK says what is wrong
+	ws, _ := d.o.Toolsets.Place(id, call.Params.Name, call.Params.Arguments)
+	return httpapi.Place{Workspace: ws}, nil
 }
 
 func (d *Dialect) authorize(c *gin.Context) error {
@@ -145,6 +161,8 @@ type caller struct {
 	begin     func() error
 	session   string // empty in revisions without sessions
 	idem      *httpapi.Idempotency
+	remote    string          // the client's address
+	ctx       context.Context // the HTTP request's: that of a message is its session's
 }
 
 // callerKey is its key in the token info that the SDK passes on.
@@ -174,7 +192,7 @@ func (d *Dialect) serve(c *gin.Context) error {
 			return nil
 		}
 	}
-	k := &caller{who: httpapi.CallerOf(c), tags: httpapi.TagsOf(c), requestID: httpapi.RequestID(c), idem: httpapi.IdempotencyOf(c)}
+	k := &caller{who: httpapi.CallerOf(c), tags: httpapi.TagsOf(c), requestID: httpapi.RequestID(c), idem: httpapi.IdempotencyOf(c), remote: req.RemoteAddr, ctx: req.Context()}
 	if k.idem != nil {
 		if k.key, err = k.idem.KeyHash(); err != nil {
 			return err

@@ -19,6 +19,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/toolset"
 	"umbra/internal/toolset/mount"
+	"umbra/internal/witness"
 )
 
 // The resources: files by their logical paths, and the map.
@@ -198,7 +199,10 @@ func (e *endpoint) callTool(ctx context.Context, req *sdk.CallToolRequest) (*sdk
 			_ = req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: float64(done), Total: float64(total), Message: what})
 		}
 	}
-	a, err := e.d.o.Toolsets.Call(ctx, e.id, c)
+	if k != nil {
+		ctx = witness.In(ctx, k.ctx)
+	}
+	a, err := e.call(ctx, k, c)
 	if err != nil {
 		if errs.Is(err, errs.Forbidden) {
 			if k != nil && c.ReadOnly {
@@ -214,6 +218,9 @@ func (e *endpoint) callTool(ctx context.Context, req *sdk.CallToolRequest) (*sdk
 		}
 		if !a.Commit.IsZero() {
 			k.idem.InHistory()
+		}
+		if a.Unsettled {
+			k.idem.Unsettled()
 		}
 	}
 	return message(a.Text, a.Failed), nil
@@ -251,7 +258,11 @@ func (e *endpoint) readResource(ctx context.Context, req *sdk.ReadResourceReques
 	if !ours || err != nil {
 		return nil, sdk.ResourceNotFoundError(uri)
 	}
-	f, err := e.d.o.Toolsets.ReadContent(ctx, e.id, "/"+name, callerOf(req).sees())
+	k := callerOf(req)
+	if k != nil {
+		ctx = witness.In(ctx, k.ctx)
+	}
+	f, err := e.read(ctx, k, "/"+name)
 	if m, ok := errors.AsType[mount.Message](err); ok {
 		if strings.HasPrefix(string(m), "File not found: ") {
 			return nil, sdk.ResourceNotFoundError(uri)

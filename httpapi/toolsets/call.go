@@ -23,6 +23,21 @@ type answer struct {
 	Content string `json:"content"`
 }
 
+// aboutCall is the place of a call: that of the workspace that its path is in.
+func (d *Dialect) aboutCall(c *gin.Context) (httpapi.Place, error) {
+	id, err := httpapi.Param(c, "id")
+	if err != nil {
+		return httpapi.Place{}, err
+	}
+	var b struct {
+		Name      string
+		Arguments json.RawMessage
+	}
+	httpapi.PeekJSON(c, &b) // of what it cannot decode the handler says what is wrong
+	ws, _ := d.toolsets.Place(id, b.Name, b.Arguments)
+	return httpapi.Place{Workspace: ws}, nil
+}
+
 // call carries a tool's call out. What a model may get wrong is a 200 with the
 // status "error"; only the envelope has HTTP errors.
 func (d *Dialect) call(c *gin.Context) error {
@@ -62,6 +77,9 @@ func (d *Dialect) call(c *gin.Context) error {
 		return err
 	}
 	wire.SettleKey(c, a.Replayed, !a.Commit.IsZero())
+	if i := httpapi.IdempotencyOf(c); i != nil && a.Unsettled {
+		i.Unsettled()
+	}
 	out := answer{Status: "success", Content: a.Text}
 	if a.Failed {
 		out.Status = "error"

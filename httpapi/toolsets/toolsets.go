@@ -53,7 +53,7 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	add("GET", one+"/filesystem-map", d.fileSystemMap, httpapi.Route{About: httpapi.AboutNone})
 	add("GET", one+"/turn?format", d.turn, httpapi.Route{About: where})
 	// Some tools only read: the call asks for more where it changes something.
-	add("POST", one+"/call", d.call, httpapi.Route{About: where, Body: httpapi.BodyJSON, MaxBody: d.maxCall, Changes: true})
+	add("POST", one+"/call", d.call, httpapi.Route{About: d.aboutCall, Body: httpapi.BodyJSON, MaxBody: d.maxCall, Changes: true})
 }
 
 // aboutMounts is the place of a request that mounts directories: the node of one.

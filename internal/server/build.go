@@ -118,7 +118,12 @@ func build(cfg config.Config, dir *state.Dir, n *node.Node, log *slog.Logger) (d
 		return nil, err
 	}
 	d.closers = append(d.closers, func(context.Context) error { s.toolsets.Close(); return nil })
-	protocol := mcp.New(mcp.Options{Toolsets: s.toolsets, Node: nameOf(n), Version: buildinfo.Version(), MaxBody: int64(cfg.Limits.WriteBytes)})
+	f := openForwarder(cfg, n, s.workspaces, s.records, log, d)
+	spoken := mcp.Options{Toolsets: s.toolsets, Node: nameOf(n), Version: buildinfo.Version(), MaxBody: int64(cfg.Limits.WriteBytes)}
+	if f != nil {
+		opts.Cluster, d.sayLeft, spoken.AtOwner = f, f.SayLeft, f.Call
+	}
+	protocol := mcp.New(spoken)
 	d.closers = append(d.closers, func(context.Context) error { protocol.Close(); return nil })
 	programs, pool, err := openPrograms(cfg, s, programOutputOf(output), log, d)
 	if err != nil {
@@ -130,10 +135,6 @@ func build(cfg config.Config, dir *state.Dir, n *node.Node, log *slog.Logger) (d
 	metricsRoute, err := openMetrics(s, dir, n)
 	if err != nil {
 		return nil, err
-	}
-	f := openForwarder(cfg, n, s.workspaces, s.records, log, d)
-	if f != nil {
-		opts.Cluster, d.sayLeft = f, f.SayLeft
 	}
 	pages, err := ui.New()
 	if err != nil {

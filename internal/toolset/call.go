@@ -14,6 +14,7 @@ import (
 	"umbra/internal/task"
 	"umbra/internal/toolset/mount"
 	"umbra/internal/toolset/tool"
+	"umbra/internal/witness"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
@@ -49,12 +50,16 @@ type Answer struct {
 	// made by the same request before.
 	Commit   object.ID
 	Replayed bool
+	// Unsettled: a server of a cluster was not available; the same call may succeed later.
+	Unsettled bool
 }
 
 // Call carries a tool's call out. Whatever a model may get wrong is an Answer.
 // Errors: NotFound "toolset_not_found"; Canceled; of Call.TaskID NotFound
 // "task_not_found" and Conflict "task_other_workspace"; Forbidden where a
-// read-only caller calls a tool that changes something.
+// read-only caller calls a tool that changes something; Unavailable "owner_moving" where
+// another server has the workspace, to which the request can go (witness.Forwardable), and
+// nothing was done.
 func (s *Service) Call(ctx context.Context, id string, c Call) (Answer, error) {
 	l, err := s.find(id, c.Sees)
 	if err != nil {
@@ -63,8 +68,11 @@ func (s *Service) Call(ctx context.Context, id string, c Call) (Answer, error) {
 	if l.rec.Lazy {
 		s.useClient(l, c.Client.key())
 	}
-	r, text, err := s.settled(ctx, l, c)
+	r, text, again, err := s.settled(ctx, l, c)
 	defer r.release()
+	if ws, goes := witness.IsForwardable(ctx); goes && ws != "" && again {
+		return Answer{}, err
+	}
 	switch {
 	case err == nil:
 		return Answer{Text: text + r.rejected(), Commit: r.commit, Replayed: r.replayed}, nil
@@ -80,16 +88,18 @@ func (s *Service) Call(ctx context.Context, id string, c Call) (Answer, error) {
 	if f, ok := errors.AsType[*refusal](err); ok {
 		return Answer{}, f.err
 	}
-	return Answer{Text: "Error: " + s.sentence(err, c.Name), Failed: true, Commit: r.commit}, nil
+	return Answer{Text: "Error: " + s.sentence(err, c.Name), Failed: true, Commit: r.commit, Unsettled: errs.Is(err, errs.Unavailable)}, nil
 }
 
 // movingPause is the time between two attempts of a call whose workspace is moving.
 const movingPause = 20 * time.Millisecond
 
 // settled carries a call out, again for Options.Wait where its workspace is moving to
-// another server and nothing was done. The caller releases the run.
-func (s *Service) settled(ctx context.Context, l *live, c Call) (r *run, text string, err error) {
+// another server and nothing was done, unless the request can go to that one. again says
+// that it failed so. The caller releases the run.
+func (s *Service) settled(ctx context.Context, l *live, c Call) (r *run, text string, again bool, err error) {
 	begun := false
+	ws, goes := witness.IsForwardable(ctx)
 	if begin := c.Begin; begin != nil {
 		c.Begin = func() error {
 			begun = true
@@ -99,12 +109,13 @@ func (s *Service) settled(ctx context.Context, l *live, c Call) (r *run, text st
 	for until := s.o.Now().Add(s.o.Wait); ; {
 		r = &run{s: s, l: l, ctx: ctx, c: c}
 		text, err = r.tool()
-		if err == nil || errs.CodeOf(err) != "owner_moving" || begun || !r.commit.IsZero() || !s.o.Now().Before(until) {
-			return r, text, err
+		again = errs.CodeOf(err) == "owner_moving" && !begun && r.commit.IsZero()
+		if !again || goes && ws != "" || !s.o.Now().Before(until) {
+			return r, text, again, err
 		}
 		select {
 		case <-ctx.Done():
-			return r, text, err
+			return r, text, again, err
 		case <-time.After(movingPause):
 		}
 		r.release()

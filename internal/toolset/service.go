@@ -3,6 +3,7 @@ package toolset
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"log/slog"
 	"slices"
 	"sync"
@@ -186,27 +187,43 @@ func (s *Service) DirectoryAt(path string) (id, server string, err error) {
 	return s.o.Workspaces.DirectoryAt(path)
 }
 
-// Where returns the workspace that a toolset's calls are about, of several the first
-// with a directory, which stays where it is; "" if there are several without, or no
-// such toolset.
+// Where returns the workspace whose server is to carry out a toolset's calls: of several
+// the first with a directory, which stays where it is, else the first; "" if there is none.
 func (s *Service) Where(id string) (workspaceID string) {
-	t, err := s.Get(id, nil)
-	if err != nil {
-		return ""
-	}
-	several := false
-	for i := range t.Mounts {
-		ws := t.Mounts[i].Workspace
+	workspaceID, _ = s.Place(id, "", nil)
+	return workspaceID
+}
+
+func (s *Service) whereOf(l *live) (workspaceID string) {
+	for i := range l.rec.Mounts {
+		ws := l.rec.Mounts[i].Workspace
 		if r, ok := s.o.Workspaces.Record(ws); ok && r.Server != "" {
 			return ws
 		}
-		several = several || workspaceID != "" && ws != workspaceID
-		workspaceID = ws
-	}
-	if several {
-		return ""
+		workspaceID = cmp.Or(workspaceID, ws)
 	}
 	return workspaceID
+}
+
+// Place is Where for one call: the workspace that the call's path is in decides, if it has
+// one. extra says that the tool is of another package, and no workspace's.
+func (s *Service) Place(id, name string, args json.RawMessage) (workspaceID string, extra bool) {
+	extra = slices.ContainsFunc(s.o.Extra, func(e Extra) bool { return e.Tool.Name == name })
+	l, err := s.find(id, nil)
+	if err != nil {
+		return "", extra
+	}
+	var at struct{ Path, From string }
+	_ = json.Unmarshal(args, &at) // the call itself reports what is wrong with them
+	if path := cmp.Or(at.Path, at.From); path != "" && !extra {
+		r := &run{s: s, l: l}
+		if clean, err := r.clean(path); err == nil {
+			if i, _, ok := l.table.Lookup(clean); ok {
+				return l.rec.Mounts[i].Workspace, false
+			}
+		}
+	}
+	return s.whereOf(l), extra
 }
 
 // Visible gives nil if the caller may know of a toolset, or if there is none.

@@ -31,6 +31,15 @@ func Into(ctx context.Context) (context.Context, *Note) {
 	return context.WithValue(ctx, key{}, n), n
 }
 
+// In returns ctx with the Note of another context, if that has one: a part of its request
+// has a context of its own.
+func In(ctx, of context.Context) context.Context {
+	if n, ok := of.Value(key{}).(*Note); ok {
+		return context.WithValue(ctx, key{}, n)
+	}
+	return ctx
+}
+
 // Opened notes that the request got a workspace, whose newest commit was tip then.
 // Committed names it by the same store.
 func Opened(ctx context.Context, workspace string, store any, tip uint64) {

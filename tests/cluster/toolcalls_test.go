@@ -1,0 +1,149 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"umbra/tests/harness"
+)
+
+// toolClient is an MCP client with a session at one node.
+type toolClient struct {
+	t       *testing.T
+	s       *harness.Server
+	path    string
+	session string
+	last    int
+}
+
+func newToolClient(t *testing.T, s *harness.Server, path string) *toolClient {
+	t.Helper()
+	c := &toolClient{t: t, s: s, path: path}
+	res := c.send("initialize", object("protocolVersion", "2025-06-18", "capabilities", object(), "clientInfo", object("name", "t", "version", "1"))).Expect(http.StatusOK)
+	c.session = res.Header.Get("Mcp-Session-Id")
+	return c
+}
+
+func (c *toolClient) send(method string, params any, headers ...string) *harness.Response {
+	c.t.Helper()
+	headers = append(headers, "Accept: application/json, text/event-stream", "Content-Type: application/json")
+	if c.session != "" {
+		headers = append(headers, "Mcp-Session-Id: "+c.session, "Mcp-Protocol-Version: 2025-06-18")
+	}
+	c.last++
+	raw, err := json.Marshal(object("jsonrpc", "2.0", "id", c.last, "method", method, "params", params))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return c.s.Do("POST", c.path, raw, headers...)
+}
+
+// call calls a tool, and returns its text.
+func (c *toolClient) call(name string, args any, headers ...string) (text string, res *harness.Response) {
+	c.t.Helper()
+	res = c.send("tools/call", object("name", name, "arguments", args, "_meta", object("progressToken", 1)), headers...).Expect(http.StatusOK)
+	var m struct {
+		Result struct {
+			Content []struct{ Text string }
+			IsError bool `json:"isError"`
+		}
+		Error json.RawMessage
+	}
+	body := string(res.Body)
+	if i := strings.LastIndex(body, "data: "); i >= 0 {
+		body = body[i+len("data: "):]
+	}
+	if err := json.Unmarshal([]byte(body), &m); err != nil || len(m.Result.Content) != 1 || m.Result.IsError {
+		c.t.Errorf("%s: %v %s", name, err, res.Body)
+		return "", res
+	}
+	return m.Result.Content[0].Text, res
+}
+
+// TestToolCallsStay: calls of sessions at several nodes are carried out by the owner of the
+// workspace, which none of them takes.
+func TestToolCallsStay(t *testing.T) {
+	r := newRig(t)
+	r.run(nil, 0, "init", "--lease", "2s")
+	nodes := []*harness.Server{r.serve("n1"), r.serve("n2"), r.serve("n3")}
+	var set struct {
+		ID    string `json:"id"`
+		Mount []struct {
+			Workspace string `json:"workspaceId"`
+		} `json:"mounts"`
+	}
+	mount := func(prefix, namespace string) map[string]any {
+		return object("prefix", prefix, "scope", "READ_WRITE", "store", object("type", "virtual", "namespace", []string{namespace}))
+	}
+	// Two toolsets have a session each, at n1 and n2. Their workspaces are at n1 and n3.
+	nodes[0].Do("POST", "/toolsets", object("mounts", []any{mount("/a", "a"), mount("/b", "b")})).Expect(http.StatusCreated).JSON(&set)
+	a, b := set.Mount[0].Workspace, set.Mount[1].Workspace
+	near := newToolClient(t, nodes[0], "/mcp/"+set.ID)
+	var other struct {
+		ID string `json:"id"`
+	}
+	nodes[1].Do("POST", "/toolsets", object("mounts", []any{mount("/c", "c")})).Expect(http.StatusCreated).JSON(&other)
+	away := newToolClient(t, nodes[1], "/mcp/"+other.ID)
+	nodes[1].Do("PUT", "/toolsets/"+other.ID+"/mounts", object("mounts", []any{mount("/a", "a"), mount("/b", "b"), mount("/c", "c")})).Expect(http.StatusOK)
+	nodes[0].Do("POST", "/toolsets", object("mounts", []any{mount("/a", "a")})).Expect(http.StatusCreated)
+	nodes[2].Do("POST", "/toolsets", object("mounts", []any{mount("/b", "b")})).Expect(http.StatusCreated)
+	owners := func() (out string) {
+		for _, ws := range []string{a, b} {
+			out += nodes[1].Do("GET", "/workspaces/"+ws, nil).Expect(http.StatusOK).Header.Get("Umbra-Owner") + " "
+		}
+		return out
+	}
+	before := owners()
+	if !strings.HasPrefix(near.session, "n1.") || !strings.HasPrefix(away.session, "n2.") || !strings.HasPrefix(before, `"n1"`) || !strings.Contains(before, `"n3"`) {
+		t.Fatalf("sessions %s and %s, owners %s", near.session, away.session, before)
+	}
+	clients := []*toolClient{near, away}
+	seq := map[string]string{}
+	for i := range 3 {
+		for j, c := range clients {
+			for _, dir := range []string{"/a/", "/b/"} {
+				name := fmt.Sprint(dir, i, "-", j)
+				_, res := c.call("write_file", object("path", name, "content", "<"+name+">\n"), fmt.Sprint("Idempotency-Key: k", name))
+				if res.Header.Get("Umbra-Seq") == "" || res.Header.Get("Umbra-Seq") == seq[dir] {
+					t.Errorf("a write's Umbra-Seq is %q, after %q", res.Header.Get("Umbra-Seq"), seq[dir])
+				}
+				seq[dir] = res.Header.Get("Umbra-Seq")
+				again := *c
+				again.last-- // the same request
+				if _, res := again.call("write_file", object("path", name, "content", "<"+name+">\n"), fmt.Sprint("Idempotency-Key: k", name)); res.Header.Get("Idempotent-Replay") != "true" || res.Header.Get("Umbra-Seq") != seq[dir] {
+					t.Errorf("the request again: %v", res.Header)
+				}
+				if text, _ := clients[(j+1)%len(clients)].call("read_file", object("path", name)); !strings.Contains(text, "<"+name+">") {
+					t.Errorf("%s: %q", name, text)
+				}
+				c.s = nodes[(i+j)%3] // the session works at each node
+			}
+		}
+		nodes[i].Do("POST", "/toolsets/"+set.ID+"/call", object("name", "write_file", "arguments", object("path", "/b/h", "content", fmt.Sprint(i)))).Expect(http.StatusOK)
+	}
+	if now := owners(); now != before {
+		t.Errorf("the owners were %s and are %s", before, now)
+	}
+	// A large body, and a file as a resource.
+	large := strings.Repeat("0123456789<>&\n", 100_000)
+	away.call("write_file", object("path", "/a/large", "content", large))
+	if res := away.send("resources/read", object("uri", "umbra:///a/large")).Expect(http.StatusOK); len(res.Body) < len(large) || strings.Contains(string(res.Body), `"error"`) {
+		t.Errorf("the resource: %.300s", res.Body)
+	}
+	if res := away.send("resources/read", object("uri", "umbra:///a/none")).Expect(http.StatusOK); !strings.Contains(string(res.Body), "-32002") && !strings.Contains(string(res.Body), "not found") {
+		t.Errorf("no resource: %s", res.Body)
+	}
+	if now := owners(); now != before {
+		t.Errorf("the owners were %s and are %s", before, now)
+	}
+	// The owner of /a is killed: a call of the session at n2 waits until its node has the workspace.
+	nodes[0].Kill()
+	away.s = nodes[1]
+	away.call("write_file", object("path", "/a/after", "content", "after\n"), "Idempotency-Key: after")
+	if text, res := away.call("read_file", object("path", "/a/after")); !strings.Contains(text, "after") || !strings.HasPrefix(res.Header.Get("Umbra-Owner"), `"n2"`) {
+		t.Errorf("after the kill: %q, owner %s", text, res.Header.Get("Umbra-Owner"))
+	}
+}
