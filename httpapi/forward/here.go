@@ -137,7 +137,7 @@ func (f *Forwarder) head(q *request, t target, status int, code string, header h
 	over, cancel := context.WithCancel(x.Context())
 	cancel() // memory alone
 	switch owner, err := f.o.Node.Owner(over, workspace); {
-	case err == nil && owner.Self:
+	case err == nil && (owner.Self || x.Place.Node != ""): // the request of a session may be done elsewhere: AtOwner
 		header.Set("Umbra-Owner", owner.header())
 	case err != nil && q.owner.Self && workspace == x.Place.Workspace:
 		header.Set("Umbra-Owner", q.owner.header()) // it was removed, or is a directory's

@@ -107,6 +107,9 @@ func TestToolCallsStay(t *testing.T) {
 			for _, dir := range []string{"/a/", "/b/"} {
 				name := fmt.Sprint(dir, i, "-", j)
 				_, res := c.call("write_file", object("path", name, "content", "<"+name+">\n"), fmt.Sprint("Idempotency-Key: k", name))
+				if !strings.Contains(before, res.Header.Get("Umbra-Owner")) || res.Header.Get("Umbra-Owner") == "" {
+					t.Errorf("the owner is %q", res.Header.Get("Umbra-Owner"))
+				}
 				if res.Header.Get("Umbra-Seq") == "" || res.Header.Get("Umbra-Seq") == seq[dir] {
 					t.Errorf("a write's Umbra-Seq is %q, after %q", res.Header.Get("Umbra-Seq"), seq[dir])
 				}
