@@ -440,28 +440,21 @@ func (m *Manager) putAwayWith(ctx context.Context, id string, c closing) error {
 	var err error
 	var late <-chan struct{}
 	if h.w != nil {
-		if c.drain {
-			m.awaitUnused(ctx, h, c.why)
-		}
+		unused := c.drain && m.awaitUnused(ctx, h, c.why)
 		if log := h.w.Store().Held(); log != nil && c.keepTail {
 			log.KeepTail()
 		} else if log != nil {
 			log.LendLast()
 		}
-		rest := Rest{DiskBytes: h.w.Store().DiskBytes(), Warnings: h.w.Warnings()}
-		late, err = h.w.CloseWithin(ctx, c.why)
-		if tip := h.w.Store().Tip(); tip.Seq > 0 {
-			rest.Head = tip.Commit.String()
-		}
-		lost := late != nil || m.lost(id, h.w)
+		rest := Rest{DiskBytes: h.w.Store().DiskBytes(), Warnings: h.w.Warnings(), Head: headOf(h.w)}
 		var recording sync.WaitGroup
-		change := func() {
+		record := func(rest *Rest) {
 			m.changeRecord(id, func(r *Record) bool {
 				if r.Kind == VirtualKind && !h.w.Virtual() || m.elsewhere(*r) {
 					return false // it was adopted
 				}
-				if err == nil {
-					r.Rest = &rest
+				if rest != nil || unused {
+					r.Rest = rest
 				}
 				if r.LastUsed = m.opt.Now().UTC(); c.idle {
 					r.Watched = false
@@ -470,8 +463,25 @@ func (m *Manager) putAwayWith(ctx context.Context, id string, c closing) error {
 				return true
 			})
 		}
-		if !lost {
-			recording.Go(change)
+		// Nothing changes any more: what is written of it elsewhere need not wait for the
+		// last seal.
+		if unused = unused && m.holdingOf(id) != nil && !m.lost(id, h.w); unused {
+			ahead := rest
+			recording.Go(func() { record(&ahead) })
+			recording.Go(func() { m.callLeft(id, false) })
+		}
+		late, err = h.w.CloseWithin(ctx, c.why)
+		lost, now := late != nil || m.lost(id, h.w), &rest
+		head := rest.Head
+		if rest.Head = headOf(h.w); err != nil {
+			now = nil
+		}
+		if !lost && (!unused || err != nil || rest.Head != head) {
+			recording.Wait()
+			recording.Go(func() { record(now) })
+		}
+		if !unused {
+			recording.Go(func() { m.callLeft(id, lost) })
 		}
 		m.leave(id, lost, &recording)
 		recording.Wait()
@@ -482,6 +492,14 @@ func (m *Manager) putAwayWith(ctx context.Context, id string, c closing) error {
 	}
 	m.gone(id, h)
 	return err
+}
+
+// headOf returns the newest commit of a workspace; empty: it has none.
+func headOf(w *workspace.Workspace) string {
+	if tip := w.Store().Tip(); tip.Seq > 0 {
+		return tip.Commit.String()
+	}
+	return ""
 }
 
 func (m *Manager) gone(id string, h *handle) {

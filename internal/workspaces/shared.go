@@ -86,12 +86,32 @@ type Hooks struct {
 	// Entered is called after a workspace was claimed and opened, before any request
 	// has it. Its error fails the opening.
 	Entered func(ctx context.Context, w *workspace.Workspace) error
-	// Leaving is called before a workspace is released. It is closed then, and no
-	// request is in it. What belongs to it is written, and removed from memory.
+	// Leaving is called before a workspace is released. No request is in it then, and it
+	// is closed, or being closed. What belongs to it is written, and removed from memory.
 	Leaving func(ctx context.Context, id string)
 	// Lost is called where a workspace was lost without being released: what belongs
 	// to it is removed from memory, and nothing is written.
 	Lost func(id string)
+}
+
+// callLeft calls the hooks for a workspace that leaves this server, unless they were called.
+func (m *Manager) callLeft(id string, lost bool) {
+	h := m.holdingOf(id)
+	if h == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), releasePatience)
+	defer cancel()
+	for i := len(m.shared.hooks) - 1; i >= 0 && h.entered; i-- {
+		hook := m.shared.hooks[i]
+		switch {
+		case lost && hook.Lost != nil:
+			hook.Lost(id)
+		case !lost && hook.Leaving != nil:
+			hook.Leaving(ctx, id)
+		}
+	}
+	h.entered = false
 }
 
 // sharing is a manager's part in what several servers share.
@@ -232,21 +252,10 @@ func (m *Manager) leave(id string, fenced bool, recording *sync.WaitGroup) {
 	if h == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), releasePatience)
-	defer cancel()
-	lost := fenced || h.lost()
-	for i := len(m.shared.hooks) - 1; i >= 0 && h.entered; i-- {
-		hook := m.shared.hooks[i]
-		switch {
-		case lost && hook.Lost != nil:
-			hook.Lost(id)
-		case !lost && hook.Leaving != nil:
-			hook.Leaving(ctx, id)
-		}
-	}
 	if recording != nil {
 		recording.Wait()
 	}
+	m.callLeft(id, fenced || h.lost())
 	m.shared.mu.Lock()
 	delete(m.shared.held, id)
 	m.shared.mu.Unlock()
@@ -292,13 +301,13 @@ func (m *Manager) lost(id string, w *workspace.Workspace) bool {
 	return h != nil && (h.lost() || errors.Is(w.Store().Held().Cause(), sink.ErrFenced))
 }
 
-// awaitUnused waits until the requests that use a workspace have ended, as far as
-// they do until ctx ends. Those that wait for commits end now.
-func (m *Manager) awaitUnused(ctx context.Context, h *handle, why error) {
+// awaitUnused waits until the requests that use a workspace have ended, and reports
+// whether they did before ctx ended. Those that wait for commits end now.
+func (m *Manager) awaitUnused(ctx context.Context, h *handle, why error) bool {
 	m.mu.Lock()
 	if h.refs == 0 {
 		m.mu.Unlock()
-		return
+		return true
 	}
 	unused := make(chan struct{})
 	h.unused = unused
@@ -306,7 +315,9 @@ func (m *Manager) awaitUnused(ctx context.Context, h *handle, why error) {
 	h.w.EndStreams(why)
 	select {
 	case <-unused:
+		return true
 	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/gitstore/sink/sinktest"
 	"umbra/internal/errs"
 	"umbra/internal/witness"
 )
@@ -59,7 +60,7 @@ func TestForwardable(t *testing.T) {
 }
 
 // TestYieldTogether: workspaces that are released at the same time do not wait for each
-// other's records, nor hooks for records.
+// other's records, nor hooks for records, nor both for the last seal.
 func TestYieldTogether(t *testing.T) {
 	s := newShop(t)
 	var together func()
@@ -71,11 +72,12 @@ func TestYieldTogether(t *testing.T) {
 	var ids []string
 	for _, name := range []string{"x", "y"} {
 		w := a.open(name)
+		put(t, w, "f", "one")
 		ids = append(ids, w.ID())
 		w.Release()
 	}
 	var arrived sync.WaitGroup
-	arrived.Add(2 * len(ids))
+	arrived.Add(3 * len(ids))
 	both := make(chan struct{})
 	go func() { arrived.Wait(); close(both) }()
 	together = func() {
@@ -87,9 +89,18 @@ func TestYieldTogether(t *testing.T) {
 		}
 	}
 	s.putting = together
+	for _, id := range ids {
+		seal := sync.OnceFunc(together)
+		s.rows[id].log.OnCall = func(c sinktest.Call) sinktest.Fault {
+			if c.Op == "put" {
+				seal()
+			}
+			return sinktest.None
+		}
+	}
 	var yielding sync.WaitGroup
 	for _, id := range ids {
-		yielding.Go(func() { must(t, a.m.Yield(t.Context(), id, false)) })
+		yielding.Go(func() { must(t, a.m.Yield(t.Context(), id, true)) })
 	}
 	yielding.Wait()
 	s.putting, together = nil, nil
