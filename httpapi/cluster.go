@@ -26,6 +26,8 @@ type Cluster interface {
 	// and returns them by ID (Gather). Owns reports whether this node owns a workspace.
 	Pieces(x *Exchange, of []Piece) (map[string]json.RawMessage, error)
 	Owns(workspace string) bool
+	// Parts asks each other node for the entries of a list of which it alone knows (Others).
+	Parts(x *Exchange) (map[string]json.RawMessage, error)
 	// Leased returns nil while this node's lease is held: what it has read until then was true.
 	Leased() error
 	// Ready returns why the node cannot answer reads, and why it cannot take writes.

@@ -60,6 +60,18 @@ func Gather(c *gin.Context, of []Piece, here Entry) ([]any, error) {
 	return list, nil
 }
 
+// AllOfNode are the IDs that Part returns where another node asks for all entries that this
+// one has (Others).
+var AllOfNode = []string{"*"}
+
+// Others returns the entries of a list that the other nodes of a cluster have, by ID.
+func Others(c *gin.Context) (map[string]json.RawMessage, error) {
+	if x := factsOf(c).exchange; x != nil {
+		return x.s.opts.Cluster.Parts(x)
+	}
+	return nil, nil
+}
+
 // entriesOf makes entries, at most limit at the same time; nil for those that do not
 // exist.
 func entriesOf(c *gin.Context, ids []string, limit int, here Entry) (map[string]any, error) {

@@ -6,8 +6,10 @@ import (
 	"context"
 	_ "embed"
 	"encoding/gob"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -202,24 +204,36 @@ func (d *Dialect) list(c *gin.Context) error {
 		}
 		return layerBody{l.ID, l.ID, l.Task, l.Workspace, l.Root, wire.Stamp(l.Begun), l.Running}, nil
 	}
-	if ids := httpapi.Part(c); ids != nil {
-		return httpapi.ServePart(c, ids, d.layers.Where, entry)
-	}
 	list, err := d.layers.List(sees)
 	if err != nil {
 		return err
 	}
-	others, err := d.layers.Elsewhere()
-	if err != nil {
-		return err
-	}
 	var of []httpapi.Piece
-	for _, l := range append(list, others...) {
-		of = append(of, httpapi.Piece{ID: l.ID, Workspace: l.Workspace})
+	var own []string
+	workspaces := map[string]string{}
+	for _, l := range list {
+		of, own = append(of, httpapi.Piece{ID: l.ID, Workspace: l.Workspace}), append(own, l.ID)
+		workspaces[l.ID] = l.Workspace
+	}
+	if ids := httpapi.Part(c); ids != nil {
+		where := d.layers.Where
+		if slices.Equal(ids, httpapi.AllOfNode) {
+			ids, where = own, func(id string) (string, error) { return workspaces[id], nil }
+		}
+		return httpapi.ServePart(c, ids, where, entry)
 	}
 	out, err := httpapi.Gather(c, of, entry)
 	if err != nil {
 		return err
+	}
+	others, err := httpapi.Others(c)
+	if err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(others)) {
+		if _, here := workspaces[id]; !here {
+			out = append(out, others[id])
+		}
 	}
 	httpapi.JSON(c, http.StatusOK, map[string]any{"layers": out})
 	return nil

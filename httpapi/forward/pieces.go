@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -107,6 +108,31 @@ func (f *Forwarder) pieces(ctx context.Context, x *httpapi.Exchange, of []httpap
 		}
 	}
 	return asked, nil
+}
+
+// Parts asks each other node for all entries of a list that it has. What a node does not
+// return within half of Options.Wait is left out.
+func (f *Forwarder) Parts(x *httpapi.Exchange) (map[string]json.RawMessage, error) {
+	ctx, cancel := context.WithTimeout(x.Context(), f.o.Wait/2)
+	defer cancel()
+	peers := f.o.Node.Peers()
+	answers := make([]map[string]json.RawMessage, len(peers))
+	var group errgroup.Group
+	for i, p := range peers {
+		if p.Name == f.o.Node.Name() {
+			continue
+		}
+		group.Go(func() (err error) {
+			answers[i], err = f.part(ctx, x, ownerOf(p), httpapi.AllOfNode)
+			return err
+		})
+	}
+	err := group.Wait()
+	out := map[string]json.RawMessage{}
+	for _, a := range answers {
+		maps.Copy(out, a)
+	}
+	return out, err
 }
 
 // part asks one node for entries of a list. It returns none where the node does not

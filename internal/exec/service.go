@@ -19,7 +19,6 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -281,28 +280,6 @@ func (s *Service) Get(id string, sees task.Sees) (*Layer, error) { return s.load
 
 // Where returns the workspace of a layer, "" where there is none.
 func (s *Service) Where(id string) (workspaceID string, err error) { return s.o.Calls.Where(id) }
-
-// Elsewhere returns what the calls of other servers say of their layers, where several
-// share workspaces: those whose calls are open, newest first, with ID, Workspace and
-// Begun alone.
-func (s *Service) Elsewhere() ([]Layer, error) {
-	open := true
-	list, _, err := s.o.Calls.List(calls.Filter{Open: &open}, "", math.MaxInt)
-	if err != nil {
-		return nil, err
-	}
-	var out []Layer
-	for _, r := range list {
-		if rec, known := s.o.Workspaces.Record(r.Workspace); !r.Layer || !known || s.o.Workspaces.Here(rec) {
-			continue
-		}
-		// One of a fork that this server has not opened since it started may be its own.
-		if _, err := s.load(r.ID, nil); errs.Is(err, errs.NotFound) {
-			out = append(out, Layer{ID: r.ID, Workspace: r.Workspace, Begun: r.Begun})
-		}
-	}
-	return out, nil
-}
 
 // take reads a layer and keeps others from it until release. Conflict
 // "layer_in_use".
