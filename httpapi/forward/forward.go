@@ -85,6 +85,11 @@ type Options struct {
 	// Place returns what httpapi.Caller.Sees is asked of a workspace; ok is false where none
 	// is known. Nil: callers see all.
 	Place func(workspace string) (root string, ok bool)
+	// ServerOf returns the node that has a workspace's directory, from the records, where no
+	// node owns the workspace: it may be taking the baseline. Begins reports whether this node
+	// does, from memory. Nil: none does.
+	ServerOf func(workspace string) (node string)
+	Begins   func(workspace string) bool
 	// Known reports whether a node of a name ever was one of the cluster's; nil: none.
 	Known func(ctx context.Context, name string) (bool, error)
 	// Live lists the live nodes as the engine has them now; nil: they are Node.Peers.
@@ -361,7 +366,7 @@ func (f *Forwarder) target(q *request) (target, error) {
 	case q.follow:
 		return target{here: true, owner: owner}, nil
 	case errors.Is(err, ErrResting):
-		return target{here: true}, nil
+		return f.unowned(q)
 	case err != nil:
 		return target{}, err
 	case owner.Self:
@@ -372,6 +377,22 @@ func (f *Forwarder) target(q *request) (target, error) {
 		return target{}, redirect(owner, x.Request())
 	}
 	return target{owner: owner, claim: owner.Epoch == 0 && !owner.Pinned}, nil
+}
+
+// unowned is target for a workspace that no node owns: this one claims it, unless another has
+// its directory.
+func (f *Forwarder) unowned(q *request) (target, error) {
+	if f.o.ServerOf == nil {
+		return target{here: true}, nil
+	}
+	p, ok := f.byName(q.x.Context(), f.o.ServerOf(q.x.Place.Workspace))
+	switch {
+	case !ok || p.Name == f.o.Node.Name():
+		return target{here: true}, nil
+	case q.direct:
+		return target{}, notOwner(ownerOf(p))
+	}
+	return target{owner: ownerOf(p), open: true}, nil
 }
 
 // hidden reports whether the caller may not know of the workspace: the handler answers that
@@ -419,6 +440,8 @@ func (f *Forwarder) targetOfReceived(q *request) (target, error) {
 	case err == nil && owner.Self:
 		return target{here: true, owner: owner}, nil
 	case errors.Is(err, ErrResting) && x.Received.Claim:
+		return target{here: true}, nil
+	case err != nil && f.o.Begins != nil && f.o.Begins(x.Place.Workspace):
 		return target{here: true}, nil
 	case err == nil:
 		return target{}, notOwner(owner)
@@ -479,6 +502,9 @@ func (f *Forwarder) named(q *request) (target, error) {
 
 // byName returns the live node of a name, also one that came since the last beat.
 func (f *Forwarder) byName(ctx context.Context, name string) (Peer, bool) {
+	if name == "" {
+		return Peer{}, false
+	}
 	is := func(p Peer) bool { return p.Name == name }
 	list := f.o.Node.Peers()
 	if !slices.ContainsFunc(list, is) && f.o.Live != nil {

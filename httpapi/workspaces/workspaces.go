@@ -7,6 +7,7 @@ import (
 	"context"
 	_ "embed"
 	"log/slog"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -194,10 +195,25 @@ func (d *Dialect) resting(rec workspaces.Record, rest workspaces.Rest, state wor
 }
 
 func (d *Dialect) list(c *gin.Context) error {
-	if ids := httpapi.Part(c); ids != nil {
+	begun := d.workspaces.Begun()
+	ids := httpapi.Part(c)
+	if slices.Equal(ids, httpapi.AllOfNode) { // of the others its owners know
+		out := map[string]any{}
+		for _, b := range begun {
+			if httpapi.CallerOf(c).Sees(b.Root) {
+				out[b.ID] = d.describeBegun(b)
+			}
+		}
+		httpapi.JSON(c, http.StatusOK, map[string]any{"pieces": out})
+		return nil
+	}
+	if ids != nil {
 		return httpapi.ServePart(c, ids, func(id string) (string, error) { return id, nil }, d.describer(c))
 	}
-	begun := d.workspaces.Begun()
+	others, err := httpapi.Others(c)
+	if err != nil {
+		return err
+	}
 	list := d.workspaces.List()
 	of := make([]httpapi.Piece, 0, len(list))
 	for _, rec := range list {
@@ -209,10 +225,17 @@ func (d *Dialect) list(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
+	done := func(id string) bool {
+		return slices.ContainsFunc(list, func(rec workspaces.Record) bool { return rec.ID == id })
+	}
 	for _, b := range begun {
-		done := slices.ContainsFunc(list, func(rec workspaces.Record) bool { return rec.ID == b.ID })
-		if !done && httpapi.CallerOf(c).Sees(b.Root) {
+		if !done(b.ID) && httpapi.CallerOf(c).Sees(b.Root) {
 			out = append(out, d.describeBegun(b))
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(others)) {
+		if !done(id) {
+			out = append(out, others[id])
 		}
 	}
 	httpapi.JSON(c, http.StatusOK, map[string]any{"workspaces": out})

@@ -55,7 +55,10 @@ func openForwarder(cfg config.Config, n *node.Node, m *workspaces.Manager, recor
 	f := forward.New(forward.Options{Node: placed{n}, Adopt: into.adopt, Arrive: m.Arrive, Wait: cfg.Cluster.Wait, StaleReads: cfg.Cluster.StaleReads, Known: n.Known, Live: func(ctx context.Context) ([]forward.Peer, error) {
 		list, err := n.Live(ctx)
 		return peersOf(list), err
-	}, Tip: m.TipOf, Log: log, Meter: d.meters.forward,
+	}, Tip: m.TipOf, ServerOf: m.ServerOf, Begins: func(workspace string) bool {
+		_, begins := m.BegunOf(workspace)
+		return begins
+	}, Log: log, Meter: d.meters.forward,
 		Place: func(workspace string) (string, bool) {
 			r, ok, err := m.Lookup(workspace)
 			return r.Place(), ok && err == nil
