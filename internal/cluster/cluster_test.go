@@ -122,6 +122,7 @@ func TestHealthy(t *testing.T) {
 		{"records that are packed while nodes change them", testPackWhileChanged},
 		{"a transaction of records that comes late does nothing", testLateTwin},
 		{"the writers of records are made at once", testWriters},
+		{"a node that stops waits for no standby", testStopUnwaited},
 		{"the last switch is made with the release", testLastSwitch},
 		{"two nodes make the schema at once", testSchemaRace},
 		{"records of a schema with buckets", testShortKeys},

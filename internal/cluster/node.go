@@ -539,12 +539,16 @@ func (n *Node) Peers() []Peer {
 	return list
 }
 
+// unwaited is a condition of a statement whose commit waits for no disk and no standby:
+// where that is lost, so is all that was committed after it.
+const unwaited = `set_config('synchronous_commit', 'off', true) = 'off'`
+
 // Close ends the life: other nodes may claim its workspaces at once. The caller
 // has released them, or accepts that. It waits for the node's goroutines.
 func (n *Node) Close(ctx context.Context) error {
 	life, _ := n.Life()
 	err := n.e.Retry(ctx, func(ctx context.Context, c *engine.Conn) error {
-		_, err := c.Exec(ctx, `UPDATE node SET state = 'dead', ended = now() WHERE life = $1`, life.ID)
+		_, err := c.Exec(ctx, `UPDATE node SET state = 'dead', ended = now() WHERE life = $1 AND `+unwaited, life.ID)
 		return err
 	})
 	n.abandon()

@@ -117,7 +117,7 @@ func (r *Records) Close() error {
 		}
 		// Rows that stay are removed by a sweep.
 		release := r.guard(idle[0], time.Now().Add(time.Second))
-		_, _ = idle[0].Exec(context.Background(), `DELETE FROM writer WHERE id = ANY ($1)`, ids)
+		_, _ = idle[0].Exec(context.Background(), `DELETE FROM writer WHERE id = ANY ($1) AND `+unwaited, ids)
 		release()
 	}
 	for _, c := range idle {

@@ -114,6 +114,35 @@ func testWriters(t *testing.T, p *clustertest.Pair) {
 	}
 }
 
+// testStopUnwaited: neither the end of a node's records nor that of its life waits until a
+// standby has it.
+func testStopUnwaited(t *testing.T, p *clustertest.Pair) {
+	held, paused := make(chan struct{}), atomic.Bool{}
+	url := p.A.Database(t)
+	n := open(t, url, "n1", func(o *Options) {
+		o.Lease = MaxLease
+		o.at = func(point string) {
+			if point == "beat" && paused.Load() {
+				<-held // it would hold the life's row until a standby has it
+			}
+		}
+	})
+	r := n.Records()
+	need.NoError(t, add(r, "first"))
+	paused.Store(true)
+	p.B.Pause()
+	defer func() { p.B.Resume(); p.A.AwaitStandby() }()
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	defer cancel()
+	context.AfterFunc(n.ctx, func() { close(held) })
+	need.NoError(t, r.Close())
+	need.NoError(t, n.Close(ctx))
+	db := p.A.In(strings.TrimSuffix(url[strings.LastIndexByte(url, '/')+1:], "?sslmode=disable"))
+	if left := db.SQL("SELECT (SELECT count(*) FROM writer) || ' ' || (SELECT state FROM node)"); left != "0 dead" {
+		t.Errorf("writers and life: %s", left)
+	}
+}
+
 // add adds one to a record: what is done twice, or lost, is seen in the sum.
 func add(r state.Backend, key string) error {
 	return r.Update(func(tx state.BackendTx) error {
