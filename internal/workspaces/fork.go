@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"umbra/gitstore"
@@ -184,11 +185,15 @@ func (m *Manager) putAwayForks(ctx context.Context, id string, c closing) {
 			return
 		}
 		m.mu.Unlock()
+		var closing sync.WaitGroup
 		for _, fork := range open {
-			if err := m.putAwayWith(ctx, fork, c); err != nil {
-				m.opt.Log.Warn("workspace not unloaded cleanly", "workspace", fork, "error", err)
-			}
+			closing.Go(func() {
+				if err := m.putAwayWith(ctx, fork, c); err != nil {
+					m.opt.Log.Warn("workspace not unloaded cleanly", "workspace", fork, "error", err)
+				}
+			})
 		}
+		closing.Wait()
 		ctx = context.WithoutCancel(ctx) // for those that are still being closed
 	}
 }

@@ -473,14 +473,18 @@ func (m *Manager) Yield(ctx context.Context, id string, seal bool) error {
 	}
 	root := m.Family(id)
 	if seal {
+		var sealing sync.WaitGroup
 		for _, member := range m.openFamily(root) {
 			if store, release := m.store(member); store != nil {
-				if err := store.SealAhead(ctx); err != nil {
-					m.opt.Log.Warn("the log was not sealed; its next owner does it", "workspace", member, "error", err)
-				}
-				release()
+				sealing.Go(func() {
+					defer release()
+					if err := store.SealAhead(ctx); err != nil {
+						m.opt.Log.Warn("the log was not sealed; its next owner does it", "workspace", member, "error", err)
+					}
+				})
 			}
 		}
+		sealing.Wait()
 	}
 	return m.putAwayWith(ctx, root, closing{why: errMoving(), drain: true, keepTail: !seal})
 }

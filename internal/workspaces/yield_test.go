@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -104,6 +105,37 @@ func TestYieldTogether(t *testing.T) {
 	}
 	yielding.Wait()
 	s.putting, together = nil, nil
+}
+
+// TestYieldForksTogether: the forks of a workspace that is released are closed at the same
+// time.
+func TestYieldForksTogether(t *testing.T) {
+	s := newShop(t)
+	a := s.server("a")
+	w := a.open("x")
+	put(t, w, "f", "one")
+	forks, err := a.m.ForkVirtual(t.Context(), w, ForkSpec{}, make([]string, 3))
+	must(t, err)
+	for _, r := range forks {
+		fork, err := a.m.Get(t.Context(), r.ID)
+		must(t, err)
+		fork.Release()
+	}
+	w.Release()
+	var arrived atomic.Int64
+	all := make(chan struct{})
+	s.putting = func() {
+		if arrived.Add(1) == int64(len(forks)) {
+			close(all)
+		}
+		select {
+		case <-all:
+		case <-time.After(20 * time.Second):
+			t.Error("a fork waits for another one")
+		}
+	}
+	must(t, a.m.Yield(t.Context(), w.ID(), true))
+	s.putting = nil
 }
 
 // TestYieldBesideUpkeep: what has a workspace without being a request of it, as a seal
