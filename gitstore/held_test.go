@@ -372,6 +372,52 @@ func TestSealAhead(t *testing.T) {
 	}
 }
 
+// TestHurriedSeal: a store that is closed while requests wait seals all it has, and computes
+// no deltas for that.
+func TestHurriedSeal(t *testing.T) {
+	var sizes [2]int64
+	text := make([]byte, 3000)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(text) // never fails
+	for i, hurried := range []bool{false, true} {
+		m := sinktest.NewMemory()
+		open := func() *Store {
+			s, err := Open(t.Context(), Options{FS: vfs.NewMem(vfs.MemOptions{}), Sink: m.Claim(), Foreground: true})
+			need.NoError(t, err)
+			return s
+		}
+		s := open()
+		var last string
+		for n := range 20 {
+			last = fmt.Sprintf("version %d\n%x", n, text)
+			need.NoError(t, second(put(t.Context(), s, "", "f", last)))
+			if n%5 == 4 {
+				need.NoError(t, s.Publish(t.Context()))
+			}
+		}
+		if hurried {
+			s.Held().Hurry()
+		}
+		need.NoError(t, s.Close(t.Context()))
+		if n := m.Unsealed(); n != 0 {
+			t.Errorf("%d groups are not sealed", n)
+		}
+		s = open()
+		if got := s.Tip().Seq; got != 20 {
+			t.Errorf("the next owner has commit %d", got)
+		}
+		for _, p := range s.Held().Manifest().Packs {
+			sizes[i] += p.Size
+		}
+		if got, err := s.ReadBlob(t.Context(), s.blobOf(t, "f"), 1<<20); err != nil || string(got) != last {
+			t.Errorf("the next owner reads %d bytes, %v", len(got), err)
+		}
+		need.NoError(t, s.Close(t.Context()))
+	}
+	if sizes[1] <= sizes[0] {
+		t.Errorf("packs of %d bytes in a hurry, of %d else: deltas were computed", sizes[1], sizes[0])
+	}
+}
+
 // TestSealIsDue checks by a clock of its own that a log is sealed by age and by size,
 // again and again while the store of objects fails, and that writers are refused once
 // too much waits.

@@ -149,9 +149,12 @@ func (s *Store) merge(ctx context.Context, src []*packset.File, between func() e
 	for i, f := range src {
 		list[i] = f.Pack
 	}
-	versions, err := s.versions(ctx, src)
-	if err != nil {
-		return err
+	var versions map[ID]ID
+	if s.r.Held == nil || !s.r.Held.Hurried() { // requests wait: a later merge makes the deltas
+		var err error
+		if versions, err = s.versions(ctx, src); err != nil {
+			return err
+		}
 	}
 	var last []ID
 	size := int64(0)

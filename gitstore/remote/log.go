@@ -31,6 +31,7 @@ type Log struct {
 	ended    chan struct{} // closed with the first stop
 	keepTail atomic.Bool
 	lends    atomic.Bool // LendLast was called
+	hurried  atomic.Bool // Hurry was called
 	last     atomic.Bool
 	due      chan struct{} // one place: a group was appended, or too many wait
 
@@ -158,6 +159,12 @@ func (l *Log) KeepTail() { l.keepTail.Store(true) }
 // LendLast lets the store, when it is closed, leave its last switch to the release of the
 // claim: one commit for both.
 func (l *Log) LendLast() { l.lends.Store(true) }
+
+// Hurry says that requests wait for the close of the store: its last seal costs little.
+func (l *Log) Hurry() { l.hurried.Store(true) }
+
+// Hurried reports whether Hurry was called.
+func (l *Log) Hurried() bool { return l.hurried.Load() }
 
 // BeginLast says that the next switch is the last one.
 func (l *Log) BeginLast() { l.last.Store(l.lends.Load()) }

@@ -445,6 +445,9 @@ func (m *Manager) putAwayWith(ctx context.Context, id string, c closing) error {
 			log.KeepTail()
 		} else if log != nil {
 			log.LendLast()
+			if c.drain {
+				log.Hurry()
+			}
 		}
 		rest := Rest{DiskBytes: h.w.Store().DiskBytes(), Warnings: h.w.Warnings(), Head: headOf(h.w)}
 		var recording sync.WaitGroup
