@@ -2,7 +2,9 @@ package forward
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/gin-gonic/gin"
@@ -10,6 +12,7 @@ import (
 	"umbra/httpapi"
 	"umbra/internal/access"
 	"umbra/internal/errs"
+	"umbra/internal/need"
 	"umbra/internal/witness"
 )
 
@@ -149,5 +152,31 @@ func TestCallNoLoop(t *testing.T) {
 	}
 	if n1.handled["a"]+n2.handled["a"] != 0 {
 		t.Errorf("it was done: %v %v", n1.handled, n2.handled)
+	}
+}
+
+// Before a purge the other nodes are asked for files that no history has, 200 contents at a
+// time; one that does not answer fails it.
+func TestHeld(t *testing.T) {
+	w := newWorld(t)
+	n1 := w.start("n1")
+	contents := make([]string, 201)
+	for i := range contents {
+		contents[i] = fmt.Sprint(i)
+	}
+	var got []string
+	n2 := w.start("n2", func(o *Options) {
+		o.Held = func(ws string, blobs []string) ([]HeldFile, error) {
+			got = append(got, blobs...)
+			return []HeldFile{{Path: []byte(ws + "/\xff"), Blob: blobs[0]}}, nil
+		}
+	})
+	list, err := n1.f.Held("a", contents)
+	if need.NoError(t, err); len(list) != 2 || string(list[0].Path) != "a/\xff" || list[0].Blob != "0" || list[1].Blob != "200" || !slices.Equal(got, contents) {
+		t.Errorf("%q of %d contents", list, len(got))
+	}
+	n2.server.Stop()
+	if _, err := n1.f.Held("a", contents); errs.CodeOf(err) != "node_unreachable" {
+		t.Errorf("%v", err)
 	}
 }

@@ -102,9 +102,18 @@ type Options struct {
 	// Drop removes what this node has of the history of a workspace of another: its owner
 	// has purged it. The contents go from files of a layer too, ignored: from those that it
 	// shows in place of a deleted directory's. Nil: it has nothing.
-	Drop  func(ctx context.Context, workspace string, blobs []string, ignored bool) error
+	Drop func(ctx context.Context, workspace string, blobs []string, ignored bool) error
+	// Held lists the files with some contents that a layer had at this node before another got
+	// its workspace. Nil: there are none.
+	Held  func(workspace string, blobs []string) ([]HeldFile, error)
 	Meter *Meter // nil: nothing is counted
 	Log   *slog.Logger
+}
+
+// HeldFile is a file of a layer. With a Blob it may have been placed from history.
+type HeldFile struct {
+	Path []byte // which need not be UTF-8
+	Blob string
 }
 
 // Meter counts what is forwarded.

@@ -40,6 +40,11 @@ func (f *Forwarder) Register(r *httpapi.Router) {
 		drop.Method, drop.Pattern, drop.Handler = http.MethodPost, dropPath, f.drop
 		r.Handle(drop)
 	}
+	if f.o.Held != nil {
+		held := internal
+		held.Method, held.Pattern, held.Handler = http.MethodPost, heldPath, f.held
+		r.Handle(held)
+	}
 	left := internal
 	left.Method, left.Pattern, left.Handler = http.MethodPost, leftPath, f.left
 	r.Handle(left)
@@ -109,6 +114,24 @@ func (f *Forwarder) drop(c *gin.Context) error {
 	}
 	blobs := strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
 	return named(func(ctx context.Context, workspace string) error { return f.o.Drop(ctx, workspace, blobs, ignored) })(c)
+}
+
+// held is what the owner of a workspace asks before it purges that.
+func (f *Forwarder) held(c *gin.Context) error {
+	workspace, err := required(c, "workspace")
+	if err != nil {
+		return err
+	}
+	blobs, err := required(c, "blobs")
+	if err != nil {
+		return err
+	}
+	list, err := f.o.Held(workspace, strings.Split(blobs, ","))
+	if err != nil {
+		return err
+	}
+	httpapi.JSON(c, http.StatusOK, list)
+	return nil
 }
 
 // look is what umbra cluster drain says once it has changed the node's row.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,6 +29,7 @@ const (
 	leftPath     = "/cluster/left"
 	lookPath     = "/cluster/look"
 	dropPath     = "/cluster/drop"
+	heldPath     = "/cluster/held"
 	// maxWhole is up to what size an answer is received whole before it is sent on:
 	// one that breaks off is then as one that never came.
 	maxWhole = 64 << 10
@@ -403,6 +405,36 @@ func (f *Forwarder) Drop(ctx context.Context, owner Owner, workspace string, blo
 			return err
 		}
 	}
+}
+
+// Held asks every other live node for the files with some contents of a layer that it had
+// before: Options.Held. It fails where one does not answer.
+func (f *Forwarder) Held(workspace string, blobs []string) (list []HeldFile, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), f.o.Wait)
+	defer cancel()
+	for _, p := range f.o.Node.Peers() {
+		for part := range slices.Chunk(blobs, maxDropped) {
+			if p.Name == f.o.Node.Name() {
+				break
+			}
+			q := url.Values{"workspace": {workspace}, "blobs": {strings.Join(part, ",")}}
+			resp, body, err := f.exchange(ctx, ownerOf(p), http.MethodPost, heldPath+"?"+q.Encode(), claims{Scope: httpapi.ScopeRead}, maxPart)
+			var found []HeldFile
+			switch {
+			case err == nil && resp.StatusCode == http.StatusNotFound:
+				continue // an older program
+			case err == nil && resp.StatusCode == http.StatusOK:
+				err = json.Unmarshal(body, &found)
+			case err == nil:
+				err = fmt.Errorf("status %d: %s", resp.StatusCode, refusalOf(body).Detail)
+			}
+			if err != nil {
+				return nil, &errs.Error{Kind: errs.Unavailable, Code: "node_unreachable", Err: err, Detail: "Node " + p.Name + ", which may have files of the fork, does not answer; retry."}
+			}
+			list = append(list, found...)
+		}
+	}
+	return list, nil
 }
 
 func (f *Forwarder) ask(ctx context.Context, owner Owner, path string, q url.Values) error {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"time"
 
 	"umbra/gitstore"
 	"umbra/gitstore/object"
@@ -36,6 +37,8 @@ func (s *Service) provideFiles(ctx context.Context, rec workspaces.Record) error
 		return err
 	}
 	defer w.Release()
+	s.below.RLock()
+	defer s.below.RUnlock()
 	_, err = os.Stat(rec.Root)
 	gone := vfs.IsAbsent(err)
 	below := ""
@@ -184,17 +187,48 @@ func (s *Service) dropBelow(name string) {
 		err = layer.Remove(s.o.Workspaces.BelowDir(name))
 	}
 	if err != nil {
-		s.o.Log.Warn("the files that deleted forks showed could not be removed; the next start tries again", "path", s.o.Workspaces.BelowDir(name), "error", err)
+		s.o.Log.Warn("the files that deleted forks showed could not be removed; the next sweep tries again", "path", s.o.Workspaces.BelowDir(name), "error", err)
 	}
 }
 
-// sweepBelow removes the directories that no fork shows: a stop left them.
+// sweepBelow removes the directories that no fork shows: a stop left them, or another server
+// deleted the last one.
 func (s *Service) sweepBelow() {
+	if !s.below.TryLock() {
+		return // the next time
+	}
+	defer s.below.Unlock()
 	list, err := os.ReadDir(s.o.Workspaces.BelowDir(""))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.o.Log.Warn("the files that forks of deleted workspaces show are not known", "error", err)
 	}
 	for _, e := range list {
 		s.dropBelow(e.Name())
+	}
+}
+
+const (
+	// expireEvery is how often forks are looked for that have expired.
+	expireEvery = 5 * time.Second
+	// sweepEvery is how often directories are removed that forks of other servers showed last.
+	sweepEvery = time.Minute
+)
+
+func (s *Service) run(ctx context.Context) {
+	defer close(s.done)
+	tick, sweep := time.NewTicker(expireEvery), time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	defer sweep.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			s.Expire(ctx)
+		case <-sweep.C:
+			if s.o.State.Shared() {
+				s.sweepBelow()
+			}
+		}
 	}
 }

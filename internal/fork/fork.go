@@ -65,6 +65,7 @@ type Service struct {
 	stop   context.CancelFunc
 	done   chan struct{}
 	ending sync.WaitGroup
+	below  sync.RWMutex // held to read while directories of keepBelow are made
 }
 
 // New makes a service, which removes forks that expire until Close. Merges that a stop
@@ -90,23 +91,6 @@ func (s *Service) Close() {
 	s.stop()
 	<-s.done
 	s.ending.Wait()
-}
-
-// expireEvery is how often forks are looked for that have expired.
-const expireEvery = 5 * time.Second
-
-func (s *Service) run(ctx context.Context) {
-	defer close(s.done)
-	tick := time.NewTicker(expireEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			s.Expire(ctx)
-		}
-	}
 }
 
 // ownersFirst is how long an expired fork is left to the server that owns it.

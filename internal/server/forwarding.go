@@ -8,6 +8,7 @@ import (
 	"umbra/config"
 	"umbra/httpapi/forward"
 	"umbra/internal/cluster"
+	"umbra/internal/forklayer"
 	"umbra/internal/node"
 	"umbra/internal/workspaces"
 )
@@ -55,13 +56,26 @@ func openForwarder(cfg config.Config, n *node.Node, m *workspaces.Manager, recor
 	f := forward.New(forward.Options{Node: placed{n}, Adopt: into.adopt, Arrive: m.Arrive, Wait: cfg.Cluster.Wait, StaleReads: cfg.Cluster.StaleReads, Known: n.Known, Live: func(ctx context.Context) ([]forward.Peer, error) {
 		list, err := n.Live(ctx)
 		return peersOf(list), err
-	}, Tip: m.TipOf, ServerOf: m.ServerOf, Begins: func(workspace string) bool {
+	}, Tip: m.TipOf, ServerOf: func(workspace string) string {
+		r, _, err := records.Get(workspace)
+		if err != nil {
+			return "" // as where none is known
+		}
+		return r.Server
+	}, Begins: func(workspace string) bool {
 		_, begins := m.BegunOf(workspace)
 		return begins
 	}, Log: log, Meter: d.meters.forward,
 		Place: func(workspace string) (string, bool) {
 			r, ok, err := m.Lookup(workspace)
 			return r.Place(), ok && err == nil
+		},
+		Held: func(workspace string, blobs []string) (out []forward.HeldFile, err error) {
+			list, err := m.HeldFiles(workspace, blobs)
+			for _, x := range list {
+				out = append(out, forward.HeldFile(x))
+			}
+			return out, err
 		},
 		Drop: func(ctx context.Context, workspace string, blobs []string, ignored bool) error {
 			if err := n.Purged(ctx, workspace); err != nil {
@@ -84,6 +98,13 @@ func openForwarder(cfg config.Config, n *node.Node, m *workspaces.Manager, recor
 			defer w.Release()
 			return w.Store().Wait(ctx, max(seq, 1)-1)
 		}})
+	m.SetHeldElsewhere(func(id string, blobs []string) (out []forklayer.HeldFile, err error) {
+		list, err := f.Held(id, blobs)
+		for _, x := range list {
+			out = append(out, forklayer.HeldFile(x))
+		}
+		return out, err
+	})
 	n.SetHandover(func(ctx context.Context, o node.Owner, workspace string) error {
 		return f.Handover(ctx, forward.Owner(o), workspace)
 	})

@@ -33,16 +33,6 @@ func (m *Manager) BegunOf(id string) (Begun, bool) {
 	return b, ok
 }
 
-// ServerOf returns the server of a workspace's directory, also while it takes the baseline;
-// "" where there is none, or it is not known.
-func (m *Manager) ServerOf(id string) string {
-	r, _, err := m.opt.Records.Get(id)
-	if err != nil {
-		return ""
-	}
-	return r.Server
-}
-
 // Wait waits until the workspace is one, or its baseline failed.
 func (b Begun) Wait(ctx context.Context) error { return await(ctx, b.Done) }
 

@@ -12,6 +12,7 @@ import (
 	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
 	"umbra/gitstore/remote"
+	"umbra/internal/forklayer"
 	"umbra/internal/vfs"
 )
 
@@ -169,7 +170,7 @@ func (m *Manager) dropCache(id string, purged Purged) (gone bool, err error) {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	contents, err := purged.contents()
+	contents, err := forklayer.ContentsOf(purged.Blobs)
 	if r, _ := m.Record(id); err == nil && r.Fork != nil && r.Fork.Kind == LayerKind && len(contents) > 0 {
 		err = m.layerOf(r).Forget(contents, purged.Ignored, func(string, object.ID) (bool, error) { return true, nil })
 	}

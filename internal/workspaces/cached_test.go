@@ -9,6 +9,8 @@ import (
 
 	"umbra/gitstore/object"
 	"umbra/gitstore/remote"
+	"umbra/internal/errs"
+	"umbra/internal/workspace"
 )
 
 // TestTrimCaches: copies of closed workspaces are removed, those used longest ago first,
@@ -109,6 +111,41 @@ func TestDropCopiesOfALayer(t *testing.T) {
 			t.Error("another file was removed")
 		}
 	}
+}
+
+// TestPurgeHeldElsewhere: a purge of a fork is refused where a server that had it before has
+// ignored files with the content.
+func TestPurgeHeldElsewhere(t *testing.T) {
+	s := newShop(t)
+	a, b := s.server("a"), s.server("b")
+	b.m.SetHeldElsewhere(a.m.HeldFiles)
+	w := a.open("first")
+	put(t, w, "key", "secret")
+	put(t, w, "key", "none")
+	id := w.ID()
+	w.Release()
+	must(t, a.m.putAway(t.Context(), id, nil, false))
+	r, err := a.m.record(id)
+	must(t, err)
+	r.Fork = &Fork{Kind: LayerKind, Whole: true, Below: "below"}
+	must(t, a.m.opt.Records.Put(r))
+	files := filepath.Join(a.m.LayerDirOf(id), "files")
+	for _, name := range []string{filepath.Join(a.m.BelowDir("below"), "env"), filepath.Join(files, "own"), filepath.Join(files, "key")} { // which history had
+		must(t, os.MkdirAll(filepath.Dir(name), 0o700))
+		must(t, os.WriteFile(name, []byte("secret"), 0o600))
+	}
+	w = b.open("first")
+	defer w.Release()
+	if _, err := w.Purge(t.Context(), workspace.PurgeRequest{Path: "key"}); errs.CodeOf(err) != "purge_on_disk" {
+		t.Errorf("%v", err)
+	}
+	done, err := w.Purge(t.Context(), workspace.PurgeRequest{Path: "key", DryRun: true})
+	if must(t, err); !done.Refused || len(done.OnDisk) != 2 {
+		t.Errorf("the dry run says %+v", done)
+	}
+	b.m.SetHeldElsewhere(nil)
+	_, err = w.Purge(t.Context(), workspace.PurgeRequest{Path: "key", Ignore: true})
+	must(t, err)
 }
 
 func exists(name string) bool {

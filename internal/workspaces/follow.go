@@ -237,16 +237,19 @@ type Purged struct {
 	Ignored bool
 }
 
-func (p Purged) contents() (forklayer.Contents, error) {
-	c := forklayer.Contents{}
-	for _, hex := range p.Blobs {
-		id, err := object.ParseID(hex)
-		if err != nil {
-			return nil, errs.Wrap(err, "")
-		}
-		c[id] = -1
+// SetHeldElsewhere sets how a purge finds the files of a layer at servers that had its workspace
+// before (HeldFiles). It is to be called before the first request.
+func (m *Manager) SetHeldElsewhere(find func(id string, blobs []string) ([]forklayer.HeldFile, error)) {
+	m.shared.heldElsewhere = find
+}
+
+// HeldFiles is forklayer.Mounted's, of a layer that this server may have had before.
+func (m *Manager) HeldFiles(id string, blobs []string) ([]forklayer.HeldFile, error) {
+	r, _ := m.Record(id)
+	if r.Fork == nil || r.Fork.Kind != LayerKind {
+		return nil, nil
 	}
-	return c, nil
+	return m.layerOf(r).HeldFiles(blobs)
 }
 
 // DropCopies removes what this server has of the history of a workspace of another one, and

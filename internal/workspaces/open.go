@@ -10,6 +10,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/audit"
 	"umbra/internal/errs"
+	"umbra/internal/forklayer"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace"
 	"umbra/internal/workspace/disk"
@@ -157,7 +158,9 @@ func (m *Manager) loadOn(ctx context.Context, r Record, over func(files vfs.FS) 
 		},
 		Policy: m.rules(r), Limits: m.opt.Limits, Meter: m.opt.Meter, Log: m.opt.Log.With("workspace", r.ID), Now: m.opt.Now}
 	if r.Fork != nil && r.Fork.Kind == LayerKind {
-		c.Layer = m.layerOf(r)
+		if c.Layer = m.layerOf(r); m.shares(r) && m.shared.heldElsewhere != nil {
+			c.Layer = forklayer.Everywhere{Mounted: m.layerOf(r), Others: m.shared.heldElsewhere}
+		}
 	}
 	if r.Kind != VirtualKind {
 		there, err := m.inPlace(r)

@@ -14,6 +14,7 @@ import (
 	"umbra/gitstore/sink"
 	"umbra/internal/clock"
 	"umbra/internal/errs"
+	"umbra/internal/forklayer"
 	"umbra/internal/workspace"
 )
 
@@ -125,6 +126,8 @@ type sharing struct {
 	cached atomic.Int64 // bytes of the copies of logs, as they were counted last
 
 	aside sync.Mutex // histories are put aside by one at a time
+
+	heldElsewhere func(id string, blobs []string) ([]forklayer.HeldFile, error) // nil: nothing is
 }
 
 // holding is a claim, and how far its workspace was opened.
