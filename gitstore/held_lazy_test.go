@@ -257,6 +257,67 @@ func TestOpenWaitsOnce(t *testing.T) {
 	}
 }
 
+// An index grows with the history: that of a large pack is fetched for what is not at the
+// pack's end, and not for an open and first reads.
+func TestOpenWithoutIndex(t *testing.T) {
+	m := sinktest.NewMemory()
+	s := onSink(t, m)
+	baselineOf(t, s, map[string]string{"small": "small\n"})
+	addTask(t, s, "t")
+	data := make([]byte, 200)
+	for i := range 4000 {
+		for j := range data {
+			data[j] = byte(rand.Uint32())
+		}
+		mustPut(t, s, "t", fmt.Sprintf("d%d/f%d", i%20, i%500), string(data))
+	}
+	need.NoError(t, s.Close(t.Context()))
+	if n := rounds(t, m, "small", "d3/f3"); n != 1 {
+		t.Errorf("%d fetches one after the other", n)
+	}
+	dir := testDir(t)
+	disk, err := vfs.OS(dir)
+	need.NoError(t, err)
+	s = onSink(t, m, func(o *Options) { o.FS, o.Boot = disk, "one" })
+	defer closeStore(t, s)
+	partial := func() (n int) {
+		for _, f := range s.r.Packs.All() {
+			if f.Pack.Partial() {
+				n++
+			}
+		}
+		return n
+	}
+	if data, err := s.readAt(t, "small"); err != nil || string(data) != "small\n" {
+		t.Fatalf("%q, %v", data, err)
+	}
+	if partial() == 0 {
+		t.Error("the index of the large pack was fetched")
+	}
+	missing := ID{1}
+	for _, fault := range []sinktest.Fault{sinktest.Refused, sinktest.Torn} {
+		m.OnCall = func(sinktest.Call) sinktest.Fault { return fault }
+		if _, err := s.ReadBlob(t.Context(), missing, 1); errs.CodeOf(err) != "blobs_unavailable" {
+			t.Errorf("fault %d: %v", fault, err)
+		}
+		if data, err := s.readAt(t, "small"); err != nil || string(data) != "small\n" {
+			t.Errorf("fault %d: %q, %v", fault, data, err)
+		}
+	}
+	m.OnCall = nil
+	if _, err := s.ReadBlob(t.Context(), missing, 1); !errs.Is(err, errs.NotFound) {
+		t.Errorf("an object that does not exist: %v", err)
+	}
+	if partial() > 0 {
+		t.Error("nothing was looked up in the index")
+	}
+	need.NoError(t, s.Publish(t.Context()))
+	fsck(t, dir)
+	if names, err := disk.ReadDir("remote"); err != nil || len(names) > 0 {
+		t.Errorf("what was fetched in parts is still here: %v, %v", names, err)
+	}
+}
+
 // The background brings what is missing, and tries again while the store of objects
 // does not answer.
 func TestRestIsFetched(t *testing.T) {

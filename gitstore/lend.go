@@ -64,7 +64,7 @@ func (f Fill) Borrow(ctx context.Context, l *Lender, files []Loan) (left []int, 
 		}
 	}
 	for _, p := range l.Packs {
-		if p.Idx().Count() > lender.MaxCount {
+		if p.Count() > lender.MaxCount {
 			continue
 		}
 		layout, err := p.Layout()
@@ -135,7 +135,10 @@ func (b *borrower) sound() bool {
 			n++
 		}
 	}
-	if len(sample) == 0 || b.p.Idx().Verify() != nil {
+	if len(sample) == 0 {
+		return false
+	}
+	if x, err := b.p.Index(); err != nil || x.Verify() != nil {
 		return false
 	}
 	var wrong atomic.Bool

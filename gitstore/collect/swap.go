@@ -187,7 +187,7 @@ func (c *collector) dropCopies() (freed int64, err error) {
 }
 
 func (c *collector) isCopy(f *reach.TheirPack) (bool, error) {
-	for e, err := range f.Pack.Idx().All() {
+	for e, err := range f.Pack.Entries() {
 		if err != nil {
 			return false, err
 		}

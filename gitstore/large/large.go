@@ -98,7 +98,7 @@ func (ls *Set) open(name string, sum [20]byte) (*Blob, error) {
 		return nil, err
 	}
 	l := &Blob{set: ls, name: name, sum: sum, f: packset.NewFile(name, p, 1)}
-	for e, err := range p.Idx().All() {
+	for e, err := range p.Entries() {
 		if err != nil {
 			p.Close()
 			return nil, err
@@ -135,9 +135,7 @@ func (ls *Set) Load() error {
 		if err != nil {
 			return err
 		}
-		if l.sum, err = l.f.Pack.Checksum(); err != nil {
-			return err
-		}
+		l.sum = l.f.Pack.Checksum()
 		if err := l.f.Pack.VerifyChecksum(); errors.Is(err, pack.ErrCorrupt) {
 			delete(ls.m, l.id)
 			l.f.Release()

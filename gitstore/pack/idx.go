@@ -299,6 +299,13 @@ func (x *Idx) Offset(id object.ID) (offset uint64, ok bool, err error) {
 	return offset, err == nil, err
 }
 
+func (x *Idx) has(id object.ID) (bool, error) {
+	buf := x.getPage()
+	defer x.pages.Put(buf)
+	_, ok, err := x.position(buf, id)
+	return ok, err
+}
+
 // position gives where an object is among the ids.
 func (x *Idx) position(buf *idxPage, id object.ID) (int, bool, error) {
 	lo, hi := x.bucket(id[0])

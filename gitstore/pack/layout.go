@@ -18,8 +18,8 @@ type Located struct {
 // Layout gives the pack's entries in the order of the file. Only the index is
 // read; memory is 40 bytes an entry.
 func (p *Pack) Layout() ([]Located, error) {
-	all := make([]Located, 0, p.idx.Count())
-	for e, err := range p.idx.All() {
+	all := make([]Located, 0, p.Count())
+	for e, err := range p.Entries() {
 		if err != nil {
 			return nil, err
 		}

@@ -138,9 +138,7 @@ func TestMergeAgainstGit(t *testing.T) {
 			catFile(t, dir, all)
 			getAll(t, open(t, fsys, "pack-m", pack.Options{Verify: true}), all)
 			// go-git wants the checksum in the name.
-			sum, err := open(t, fsys, "pack-m", pack.Options{}).Checksum()
-			need.NoError(t, err)
-			proper := "pack-" + object.ID(sum).String()
+			proper := "pack-" + object.ID(open(t, fsys, "pack-m", pack.Options{}).Checksum()).String()
 			for _, ext := range []string{".pack", ".idx"} {
 				need.NoError(t, fsys.Rename("pack-m"+ext, proper+ext))
 			}

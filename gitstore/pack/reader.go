@@ -9,133 +9,13 @@ import (
 	"io"
 	"sync"
 
-	"umbra/gitstore/cache"
 	"umbra/gitstore/object"
-	"umbra/internal/vfs"
 )
-
-// Options says how a pack is read.
-type Options struct {
-	MaxObject int64         // largest object that Get takes into memory, bytes; 0: DefaultMaxObject
-	Verify    bool          // hash every object that Get and Stream give by id
-	Cache     *cache.Budget // for bases of deltas, shared among packs; nil: one of its own, 4 MiB
-	Idx       IdxOptions
-}
-
-const ownCache = 4 << 20
-
-// maxChain bounds the deltas behind one object; git writes 50, and reads 4095.
-const maxChain = 4096
-
-// Pack reads a finished pack by its index. Safe for concurrent use; bytes that
-// it gives are the caller's to read, not to change.
-type Pack struct {
-	f     vfs.File
-	end   int64 // of the last entry
-	idx   *Idx
-	max   int64
-	check bool
-	bases bases
-}
-
-// Open opens a pack and its index and compares the number of objects and the
-// checksum that both hold. The entries themselves are not read.
-func Open(fsys vfs.FS, packName, idxName string, opt Options) (*Pack, error) {
-	f, err := fsys.Open(packName)
-	if err != nil {
-		return nil, err
-	}
-	x, err := openIdxFile(fsys, idxName, opt.Idx)
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	p := &Pack{f: f, idx: x, max: opt.MaxObject, check: opt.Verify}
-	if p.max <= 0 {
-		p.max = DefaultMaxObject
-	}
-	if opt.Cache == nil {
-		opt.Cache = cache.NewBudget(ownCache)
-	}
-	p.bases = newBases(opt.Cache)
-	if err := p.compare(); err != nil {
-		return nil, errors.Join(err, p.Close())
-	}
-	return p, nil
-}
-
-func openIdxFile(fsys vfs.FS, name string, opt IdxOptions) (*Idx, error) {
-	f, err := fsys.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	x, err := OpenIdx(f, info.Size, opt)
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return x, nil
-}
-
-// compare holds pack and index against each other.
-func (p *Pack) compare() error {
-	info, err := p.f.Stat()
-	if err != nil {
-		return err
-	}
-	p.end = info.Size - TrailerSize
-	if p.end < HeaderSize {
-		return corrupt("pack of %d bytes", info.Size)
-	}
-	var head [HeaderSize]byte
-	if err := readAt(p.f, head[:], 0); err != nil {
-		return err
-	}
-	if head != Header(uint32(p.idx.Count())) {
-		return corrupt("pack header, for an index of %d objects", p.idx.Count())
-	}
-	var sum [TrailerSize]byte
-	if err := readAt(p.f, sum[:], p.end); err != nil {
-		return err
-	}
-	want, err := p.idx.PackChecksum()
-	if err != nil {
-		return err
-	}
-	if sum != want {
-		return corrupt("the index is of another pack")
-	}
-	return nil
-}
-
-// Close closes both files. Readers that Stream gave fail from then on.
-func (p *Pack) Close() error {
-	p.bases.Close()
-	return errors.Join(p.f.Close(), p.idx.Close())
-}
-
-// FileBytes gives the length of the pack and of its index, in bytes.
-func (p *Pack) FileBytes() int64 { return p.end + TrailerSize + p.idx.size }
-
-// PackBytes gives the length of the pack alone.
-func (p *Pack) PackBytes() int64 { return p.end + TrailerSize }
-
-// Idx gives the pack's index.
-func (p *Pack) Idx() *Idx { return p.idx }
-
-// Checksum gives the pack's trailer.
-func (p *Pack) Checksum() ([20]byte, error) { return p.idx.PackChecksum() }
 
 // VerifyChecksum reads the whole file and compares it with its trailer.
 func (p *Pack) VerifyChecksum() error {
-	got, err := packSum(p.f, p.end, uint32(p.idx.Count()))
-	if err != nil {
-		return err
-	}
-	want, err := p.Checksum()
-	if err == nil && got != want {
+	got, err := packSum(p.f, p.end, p.count())
+	if err == nil && got != p.sum {
 		err = corrupt("pack checksum")
 	}
 	return err
@@ -143,15 +23,47 @@ func (p *Pack) VerifyChecksum() error {
 
 // Has reports whether the pack holds an object.
 func (p *Pack) Has(id object.ID) (bool, error) {
-	buf := p.idx.getPage()
-	defer p.idx.pages.Put(buf)
-	_, ok, err := p.idx.position(buf, id)
-	return ok, err
+	x := p.idx.Load()
+	if x == nil {
+		if ok, err := p.near.has(id); ok || err != nil {
+			return ok, err
+		}
+		var err error
+		if x, err = p.Index(); err != nil {
+			return false, err
+		}
+	}
+	return x.has(id)
+}
+
+// Partial reports whether LocateNear may not find what the pack holds. Once it does not, it
+// never does again.
+func (p *Pack) Partial() bool { return p.idx.Load() == nil }
+
+// LocateNear is like Locate, but does not open the index.
+func (p *Pack) LocateNear(id object.ID) (offset uint64, ok bool, err error) {
+	x := p.idx.Load()
+	if x == nil {
+		x = p.near
+	}
+	return p.locateIn(x, id)
 }
 
 // Locate gives where the entry of an object begins, if the pack holds it.
 func (p *Pack) Locate(id object.ID) (offset uint64, ok bool, err error) {
-	off, ok, err := p.idx.Offset(id)
+	partial := p.Partial()
+	if off, ok, err := p.LocateNear(id); ok || err != nil || !partial {
+		return off, ok, err
+	}
+	x, err := p.Index()
+	if err != nil {
+		return 0, false, err
+	}
+	return p.locateIn(x, id)
+}
+
+func (p *Pack) locateIn(x *Idx, id object.ID) (offset uint64, ok bool, err error) {
+	off, ok, err := x.Offset(id)
 	if ok && (off < HeaderSize || off >= uint64(p.end)) {
 		return 0, false, corrupt("index leads outside the pack for %v", id)
 	}

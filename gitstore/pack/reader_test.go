@@ -326,10 +326,14 @@ func BenchmarkGet(b *testing.B) {
 	all := history(b, rand.New(rand.NewPCG(25, 26)), 300)
 	_, fsys, name := repacked(b, all)
 	p := open(b, fsys, name, pack.Options{})
+	x, err := p.Index()
+	if err != nil {
+		b.Fatal(err)
+	}
 	b.Run("Find", func(b *testing.B) {
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
-			if _, _, ok, err := p.Idx().Find(all[i%len(all)].id); !ok || err != nil {
+			if _, _, ok, err := x.Find(all[i%len(all)].id); !ok || err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -163,15 +163,17 @@ func (ps *Set) Load() error {
 // by the caller.
 func (ps *Set) Open(base string) (*File, error) {
 	name := path.Join(storedir.Packs, base)
-	fsys, here := ps.FS, true
+	fsys, opt := ps.FS, pack.Options{MaxObject: object.MaxMeta, Cache: ps.Cache}
 	if ps.Held != nil {
-		fsys, here = ps.Held.Files(fsys, base)
+		if files, here := ps.Held.Files(fsys, base); !here {
+			fsys, opt.Verify, opt.Near = files, true, name+remote.Near
+		}
 	}
-	p, err := pack.Open(fsys, name+".pack", name+storedir.Idx, pack.Options{MaxObject: object.MaxMeta, Cache: ps.Cache, Verify: !here})
+	p, err := pack.Open(fsys, name+".pack", name+storedir.Idx, opt)
 	if err != nil {
 		return nil, err
 	}
-	return NewFile(base, p, p.Idx().Count()), nil
+	return NewFile(base, p, p.Count()), nil
 }
 
 // sort puts large packs last among those in use: what was written lately is
@@ -237,26 +239,50 @@ func (ps *Set) Holding(id object.ID) (*File, error) {
 
 // Locate is holding, and where the object's entry begins.
 func (ps *Set) Locate(id object.ID) (*File, uint64, error) {
-	ps.mu.RLock()
-	defer ps.mu.RUnlock()
-	recent := ps.recent.Load()
-	if recent != nil {
-		if off, ok, err := recent.Pack.Locate(id); ok || err != nil {
-			f, err := recent.use(err)
-			return f, off, err
-		}
+	f, off, partial, err := ps.locateNear(id)
+	defer ReleaseAll(partial)
+	if f != nil || err != nil {
+		return f, off, err
 	}
-	for _, f := range ps.list {
-		if f == recent {
-			continue
-		}
+	// The set is not locked while an index is fetched.
+	for _, f := range partial {
 		if off, ok, err := f.Pack.Locate(id); ok || err != nil {
-			ps.recent.Store(f)
 			f, err := f.use(err)
 			return f, off, err
 		}
 	}
 	return nil, 0, nil
+}
+
+// locateNear is like Locate, as far as that waits for nothing. partial are the packs that may
+// have the object all the same, each to be released by the caller.
+func (ps *Set) locateNear(id object.ID) (_ *File, off uint64, partial []*File, err error) {
+	ps.mu.RLock()
+	defer ps.mu.RUnlock()
+	recent := ps.recent.Load()
+	if recent != nil && recent.Pack.Partial() {
+		recent = nil // it is asked in its turn
+	}
+	if recent != nil {
+		if off, ok, err := recent.Pack.Locate(id); ok || err != nil {
+			f, err := recent.use(err)
+			return f, off, nil, err
+		}
+	}
+	for _, f := range ps.list {
+		if f.Pack.Partial() {
+			f.Hold()
+			partial = append(partial, f)
+		} else if f == recent {
+			continue
+		}
+		if off, ok, err := f.Pack.LocateNear(id); ok || err != nil {
+			ps.recent.Store(f)
+			f, err := f.use(err)
+			return f, off, partial, err
+		}
+	}
+	return nil, 0, partial, nil
 }
 
 // HasObject reports whether a pack of the set holds an object.
@@ -417,8 +443,7 @@ func (f *File) Stored() string {
 
 // Ref describes a pack of the sink's store.
 func (f *File) Ref() sink.Pack {
-	sum, _ := f.Pack.Checksum()
-	return sink.Pack{Name: f.Stored(), Sum: object.ID(sum), Size: f.Pack.PackBytes(), Idx: f.Pack.FileBytes() - f.Pack.PackBytes(),
+	return sink.Pack{Name: f.Stored(), Sum: object.ID(f.Pack.Checksum()), Size: f.Pack.PackBytes(), Idx: f.Pack.FileBytes() - f.Pack.PackBytes(),
 		Count: uint32(f.Count), Through: f.Keep.Through}
 }
 

@@ -87,7 +87,7 @@ func (p *Purge) keep(ctx context.Context, which func(*packset.File) bool) error 
 		if p.from[f.Base] || !which(f) {
 			continue
 		}
-		tainted, err := p.tainted(ctx, f.Pack.Idx())
+		tainted, err := p.tainted(ctx, f.Pack)
 		if err != nil {
 			return err
 		}
@@ -103,8 +103,8 @@ func (p *Purge) keep(ctx context.Context, which func(*packset.File) bool) error 
 	return nil
 }
 
-func (p *Purge) tainted(ctx context.Context, idx *pack.Idx) (bool, error) {
-	for e, err := range idx.All() {
+func (p *Purge) tainted(ctx context.Context, from *pack.Pack) (bool, error) {
+	for e, err := range from.Entries() {
 		if err == nil {
 			err = ctx.Err()
 		}
@@ -156,7 +156,7 @@ func (p *Purge) packs(ctx context.Context, in *purgeIntent, h *finder, unreadabl
 		in.Drop = append(in.Drop, base)
 	}
 	for _, f := range s.Packs.Superseded() {
-		tainted, err := p.tainted(ctx, f.Pack.Idx())
+		tainted, err := p.tainted(ctx, f.Pack)
 		if tainted {
 			in.Drop = append(in.Drop, f.Base)
 		}
@@ -178,7 +178,7 @@ func (p *Purge) packs(ctx context.Context, in *purgeIntent, h *finder, unreadabl
 func (p *Purge) foreignPacks(ctx context.Context, in *purgeIntent, h *finder) error {
 	for _, f := range h.packs {
 		gone := false
-		for e, err := range f.p.Idx().All() {
+		for e, err := range f.p.Entries() {
 			if err != nil {
 				return err
 			}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"sync"
@@ -19,13 +18,15 @@ import (
 	"umbra/internal/vfs"
 )
 
-// A large or old pack is opened once its index is here: what is read of it is fetched in
-// ranges, and the rest behind that. When all of it is here and has its checksum, the
-// files get their names, and git sees the pack.
+// A large or old pack is opened once its index is here, or the index of its end: what is read
+// of it is fetched in ranges, and the rest behind that. When all of it is here and has its
+// checksum, the files get their names, and git sees the pack.
 
 const (
 	// lazyDir holds packs that are partly fetched, below the workspace's directory.
 	lazyDir = "remote"
+	// Near ends the name of an index of what a pack's last LastBytes have.
+	Near = ".near"
 	// SmallPack is the size up to which a pack may be fetched whole at once, in bytes.
 	SmallPack = 1 << 20
 	// blockSize is what is fetched at least, restSize what is fetched of the rest at
@@ -48,6 +49,10 @@ type lazyPack struct {
 
 	reading, finishing sync.Mutex // one range at a time for readers, and one for the rest
 
+	idx      vfs.File      // as long as the index; empty until indexed is closed
+	indexing chan struct{} // one place: who fetches the index
+	indexed  chan struct{}
+
 	mu   sync.Mutex
 	have []bool // by block
 	gone bool   // not in use any more
@@ -56,60 +61,126 @@ type lazyPack struct {
 
 func (to *Place) part(p *sink.Pack) string { return path.Join(lazyDir, Base(p)) }
 
-// fetchIdx makes a lazy pack: the index is fetched with so many bytes before it, and
-// nothing else.
-func (to *Place) fetchIdx(ctx context.Context, k Fetcher, p *sink.Pack, before int64) (*lazyPack, error) {
+// openLazy makes a lazy pack, of which so many bytes at the end are fetched. The index is
+// fetched with them, unless there is one of the end.
+func (to *Place) openLazy(ctx context.Context, k Fetcher, p *sink.Pack, before int64, near bool) (_ *lazyPack, err error) {
+	f := &lazyPack{k: k, p: *p, to: to, have: make([]bool, (p.Size+blockSize-1)/blockSize),
+		indexing: make(chan struct{}, 1), indexed: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			f.closeFiles()
+		}
+	}()
+	if f.File, err = to.hole(p, ".pack", p.Size); err != nil {
+		return nil, err
+	}
+	if f.idx, err = to.hole(p, ".idx", p.Idx); err != nil {
+		return nil, err
+	}
 	first := (max(0, p.Size-before) + blockSize - 1) / blockSize
-	from := min(first*blockSize, p.Size)
-	r, err := k.Fetch(ctx, p.Name, from, p.Size+p.Idx-from)
+	from, end := min(first*blockSize, p.Size), p.Size
+	if !near {
+		end += p.Idx
+	}
+	if from == end {
+		return f, nil
+	}
+	r, err := k.Fetch(ctx, p.Name, from, end-from)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	end := make([]byte, p.Size-from)
-	if _, err := io.ReadFull(r, end); err != nil {
+	data := make([]byte, p.Size-from)
+	if _, err := io.ReadFull(r, data); err != nil {
 		return nil, unavailable(err)
 	}
-	name := to.part(p)
-	// The checksum is made on the way: an open waits for it, and a large index takes long
-	// to read again. Its order is what the node has made that put it.
-	sum, last := sha1.New(), make([]byte, sha1.Size)
-	err = write(to.FS, name+".idx", func(f io.Writer) error {
-		if _, err := io.CopyN(io.MultiWriter(f, sum), r, p.Idx-sha1.Size); err != nil {
-			return err
-		}
-		if _, err := io.ReadFull(r, last); err != nil {
-			return err
-		}
-		if !bytes.Equal(sum.Sum(nil), last) {
-			return fmt.Errorf("%s: %w: other bytes than those that were put", p.Name, pack.ErrCorrupt)
-		}
-		_, err := f.Write(last)
+	if err := f.put(data, from); err != nil {
+		return nil, err
+	}
+	if near {
+		return f, nil
+	}
+	return f, f.putIdx(r)
+}
+
+// hole makes a file of a lazy pack that has nothing yet.
+func (to *Place) hole(p *sink.Pack, suffix string, size int64) (vfs.File, error) {
+	f, err := to.FS.OpenFile(to.part(p)+suffix, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o444)
+	if err != nil {
+		return nil, err
+	}
+	return f, f.Truncate(size)
+}
+
+// index fetches the index, if it is not here.
+func (f *lazyPack) index(ctx context.Context) error {
+	select {
+	case <-f.indexed:
+		return nil
+	case f.indexing <- struct{}{}:
+	case <-ctx.Done():
+		return sink.BlobsUnavailable(ctx.Err())
+	}
+	defer func() { <-f.indexing }()
+	select {
+	case <-f.indexed:
+		return nil
+	default:
+	}
+	r, err := f.k.Fetch(ctx, f.p.Name, f.p.Size, f.p.Idx)
+	if err != nil {
 		return err
-	})
-	if err != nil {
-		return nil, unavailable(err)
 	}
-	if err := isOf(to.FS, name+".idx", p, pack.IdxOptions{}); err != nil {
-		return nil, err
+	if err := errors.Join(f.putIdx(r), r.Close()); err != nil {
+		if ctx.Err() != nil {
+			return sink.BlobsUnavailable(err)
+		}
+		return err
 	}
-	f, err := to.FS.OpenFile(name+".pack", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o444)
-	if err != nil {
-		return nil, err
+	return nil
+}
+
+// putIdx reads the index. Its checksum is made on the way, so that a large one is not read
+// twice. Its order is what the node has made that put it.
+func (f *lazyPack) putIdx(r io.Reader) error {
+	sum, last := sha1.New(), make([]byte, sha1.Size)
+	at := io.NewOffsetWriter(f.idx, 0)
+	if _, err := io.CopyN(io.MultiWriter(at, sum), r, f.p.Idx-sha1.Size); err != nil {
+		return unavailable(err)
 	}
-	err = f.Truncate(p.Size)
-	if err == nil {
-		_, err = f.WriteAt(end, from)
+	if _, err := io.ReadFull(r, last); err != nil {
+		return unavailable(err)
 	}
-	if err != nil {
-		f.Close()
-		return nil, err
+	if !bytes.Equal(sum.Sum(nil), last) {
+		return sink.BlobsUnavailable(fmt.Errorf("%s: %w: other bytes than those that were put", f.p.Name, pack.ErrCorrupt))
 	}
-	lazy := &lazyPack{File: f, k: k, p: *p, to: to, have: make([]bool, (p.Size+blockSize-1)/blockSize)}
-	for i := first; i < int64(len(lazy.have)); i++ {
-		lazy.have[i] = true
+	if _, err := at.Write(last); err != nil {
+		return err
 	}
-	return lazy, nil
+	if err := isOf(f.idx, f.p.Idx, &f.p, pack.IdxOptions{}); err != nil {
+		return err
+	}
+	close(f.indexed)
+	return nil
+}
+
+// lazyIdx is the file of a lazy pack's index.
+type lazyIdx struct {
+	vfs.File
+	f *lazyPack
+}
+
+// Close leaves the file open: it is closed with the log.
+func (x lazyIdx) Close() error { return nil }
+
+// ReadAt fetches the index if it is not here.
+func (x lazyIdx) ReadAt(b []byte, off int64) (int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), fetchWait)
+	defer cancel()
+	if err := x.f.index(ctx); err != nil {
+		return 0, err
+	}
+	return x.File.ReadAt(b, off)
 }
 
 // Close leaves the file open: it is closed with the log.
@@ -200,6 +271,9 @@ func (f *lazyPack) put(data []byte, from int64) error {
 
 // finish fetches what is missing and gives the files their names.
 func (f *lazyPack) finish(ctx context.Context) error {
+	if err := f.index(ctx); err != nil {
+		return err
+	}
 	for off := int64(0); off < f.p.Size; off += restSize {
 		if err := f.fetch(ctx, &f.finishing, off, min(off+restSize, f.p.Size)); err != nil {
 			return err
@@ -222,7 +296,7 @@ func (f *lazyPack) finish(ctx context.Context) error {
 		return sink.BlobsUnavailable(fmt.Errorf("%s: %w: other bytes than those that were put", f.p.Name, pack.ErrCorrupt))
 	}
 	name, file := f.to.part(&f.p), f.to.file(&f.p)
-	err := errors.Join(f.to.keep(&f.p), f.to.FS.Rename(name+".pack", file+".pack"), f.to.FS.Rename(name+".idx", file+".idx"))
+	err := errors.Join(f.to.keep(&f.p), f.to.FS.Rename(name+".pack", file+".pack"), f.to.FS.Rename(name+".idx", file+".idx"), vfs.RemoveAll(f.to.FS, name+Near))
 	f.done = err == nil
 	return err
 }
@@ -236,7 +310,7 @@ func (f *lazyPack) drop() error {
 		return nil
 	}
 	name := f.to.part(&f.p)
-	return errors.Join(vfs.RemoveAll(f.to.FS, name+".pack"), vfs.RemoveAll(f.to.FS, name+".idx"))
+	return errors.Join(vfs.RemoveAll(f.to.FS, name+".pack"), vfs.RemoveAll(f.to.FS, name+".idx"), vfs.RemoveAll(f.to.FS, name+Near))
 }
 
 // throughFS opens the files of a lazy pack.
@@ -246,14 +320,13 @@ type throughFS struct {
 }
 
 func (t throughFS) Open(name string) (vfs.File, error) {
-	if path.Ext(name) == ".pack" {
+	switch path.Ext(name) {
+	case ".pack":
 		return t.f, nil
+	case ".idx":
+		return lazyIdx{t.f.idx, t.f}, nil
 	}
-	f, err := t.FS.Open(t.f.to.part(&t.f.p) + ".idx")
-	if errors.Is(err, fs.ErrNotExist) {
-		return t.FS.Open(name)
-	}
-	return f, err
+	return t.FS.Open(t.f.to.part(&t.f.p) + path.Ext(name))
 }
 
 // Files returns how the files of a pack are opened, and whether it is on the local
@@ -309,6 +382,14 @@ func (l *Log) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, f := range l.lazy {
-		f.File.Close()
+		f.closeFiles()
+	}
+}
+
+func (f *lazyPack) closeFiles() {
+	for _, file := range []vfs.File{f.File, f.idx} {
+		if file != nil {
+			_ = file.Close() // what it has is fetched again
+		}
 	}
 }

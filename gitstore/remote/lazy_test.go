@@ -51,13 +51,11 @@ func TestLateRange(t *testing.T) {
 	p := sink.Pack{Name: "p", Sum: object.ID(sum), Size: int64(len(data)), Idx: 1}
 	to := &Place{FS: fsys, Repo: "repo.git", Keep: func(uint64) string { return "" }}
 	need.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, to.file(&p))), 0o700))
-	need.NoError(t, os.WriteFile(filepath.Join(dir, to.part(&p)+".idx"), nil, 0o600))
-	file, err := fsys.OpenFile(to.part(&p)+".pack", os.O_RDWR|os.O_CREATE, 0o600)
-	need.NoError(t, err)
-	defer file.Close()
-	need.NoError(t, file.Truncate(p.Size))
 	k := &slowFirst{data: data, asked: make(chan struct{}), release: make(chan struct{})}
-	f := &lazyPack{File: file, k: k, p: p, to: to, have: make([]bool, 3)}
+	f, err := to.openLazy(t.Context(), k, &p, 0, true)
+	need.NoError(t, err)
+	defer f.closeFiles()
+	close(f.indexed)
 	read := make(chan error, 1)
 	got := make([]byte, 100)
 	go func() {

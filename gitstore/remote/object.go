@@ -135,21 +135,20 @@ func unavailable(err error) error {
 }
 
 func verifyIdx(fsys vfs.FS, name string, p *sink.Pack) error {
-	return isOf(fsys, name, p, pack.IdxOptions{Verify: true})
-}
-
-// isOf returns an error if an index is not the pack's.
-func isOf(fsys vfs.FS, name string, p *sink.Pack, opt pack.IdxOptions) error {
 	f, size, err := openSized(fsys, name)
 	if err != nil {
 		return err
 	}
+	defer f.Close()
+	return isOf(f, size, p, pack.IdxOptions{Verify: true})
+}
+
+// isOf returns an error if an index is not the pack's.
+func isOf(f io.ReaderAt, size int64, p *sink.Pack, opt pack.IdxOptions) error {
 	x, err := pack.OpenIdx(f, size, opt)
 	if err != nil {
-		f.Close()
 		return err
 	}
-	defer x.Close()
 	if sum, err := x.PackChecksum(); err != nil || sum != p.Sum || uint32(x.Count()) != p.Count {
 		return errors.Join(err, fmt.Errorf("%s: %w: the index is of another pack", p.Name, pack.ErrCorrupt))
 	}

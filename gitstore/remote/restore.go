@@ -41,9 +41,13 @@ const Orphaned = "orphaned-"
 
 const (
 	// fetchers is how many objects are fetched at once.
-	fetchers = 32
+	fetchers = 64
 	// atOnceBytes bounds what an open fetches of packs, in bytes; indexes are in addition.
 	atOnceBytes = 8 << 20
+	// maxNear bounds the objects in an index of a pack's end, the last ones. minNear is up to
+	// which size of its own index a pack has none, in bytes: one request has both.
+	maxNear = 8192
+	minNear = 256 << 10
 )
 
 // Restore removes from the directory what the log says better, and writes that: refs,
@@ -73,13 +77,28 @@ func Restore(ctx context.Context, l *Log, tail *sink.Tail, to *Place) error {
 		return err
 	}
 	var jobs []func(context.Context) error
+	near := make(map[string]sink.File)
 	for _, f := range m.Files {
+		if path.Dir(f.Name) == lazyDir {
+			near[f.Name] = f
+			continue
+		}
 		jobs = append(jobs, func(ctx context.Context) error { return to.fetchFile(ctx, l, &f) })
 	}
-	// The newest packs hold what is read first.
-	newest := slices.SortedFunc(maps.Values(held), func(a, b sink.Pack) int { return cmp.Compare(b.Through, a.Through) })
+	// Ends with an index of their own, and the newest packs, hold what is read first.
+	first := slices.SortedFunc(maps.Values(held), func(a, b sink.Pack) int {
+		_, nearA := near[to.part(&a)+Near]
+		_, nearB := near[to.part(&b)+Near]
+		if nearA != nearB {
+			if nearA {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(b.Through, a.Through)
+	})
 	left := int64(atOnceBytes)
-	for _, p := range newest {
+	for _, p := range first {
 		if _, err := to.FS.Lstat(to.file(&p) + ".idx"); err == nil {
 			if err := to.keep(&p); err != nil {
 				return err
@@ -88,7 +107,11 @@ func Restore(ctx context.Context, l *Log, tail *sink.Tail, to *Place) error {
 		}
 		part := min(p.Size, LastBytes, left)
 		left -= part
-		jobs = append(jobs, func(ctx context.Context) error { return to.fetch(ctx, l, &p, part) })
+		f, ok := near[to.part(&p)+Near]
+		if ok = ok && part < p.Size; ok {
+			jobs = append(jobs, func(ctx context.Context) error { return to.fetchFile(ctx, l, &f) })
+		}
+		jobs = append(jobs, func(ctx context.Context) error { return to.fetch(ctx, l, &p, part, ok) })
 	}
 	if err := atOnce(ctx, jobs); err != nil {
 		return err
@@ -217,12 +240,13 @@ func (to *Place) fetchFile(ctx context.Context, k Fetcher, f *sink.File) error {
 	return replace(to.FS, f.Name, data)
 }
 
-// fetch brings a pack here, or its index and so many bytes before it.
-func (to *Place) fetch(ctx context.Context, l *Log, p *sink.Pack, last int64) error {
+// fetch brings a pack here, or so many bytes of its end, with the index unless there is one
+// of the end.
+func (to *Place) fetch(ctx context.Context, l *Log, p *sink.Pack, last int64, near bool) error {
 	if last == p.Size {
 		return to.fetchPack(ctx, l, p)
 	}
-	f, err := to.fetchIdx(ctx, l, p, last)
+	f, err := to.openLazy(ctx, l, p, last, near)
 	if err == nil {
 		l.mu.Lock()
 		l.lazy[Base(p)] = f
@@ -289,10 +313,6 @@ func replace(fsys vfs.FS, name string, data []byte) error {
 // grows or never changes, by name with the path at which it is read now. One that
 // does not exist is left out.
 func (l *Log) PutFiles(ctx context.Context, fsys vfs.FS, m *sink.Manifest, inline []string, files map[string]string) error {
-	old := make(map[string]sink.File)
-	for _, f := range l.Manifest().Files {
-		old[f.Name] = f
-	}
 	add := func(name, from string, inline bool) error {
 		data, err := vfs.ReadFile(fsys, from)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -301,17 +321,7 @@ func (l *Log) PutFiles(ctx context.Context, fsys vfs.FS, m *sink.Manifest, inlin
 		if err != nil {
 			return err
 		}
-		f := sink.File{Name: name, Size: int64(len(data)), Data: data}
-		if f.Size > sink.MaxInline && !inline {
-			f.Data, f.Object = nil, old[name].Object
-			if f.Object == "" || old[name].Size != f.Size {
-				if f.Object, err = l.Put(ctx, Bytes(data)); err != nil {
-					return err
-				}
-			}
-		}
-		m.Files = append(m.Files, f)
-		return nil
+		return l.putFile(ctx, m, name, data, inline)
 	}
 	for _, name := range inline {
 		if err := add(name, name, true); err != nil {
@@ -324,4 +334,56 @@ func (l *Log) PutFiles(ctx context.Context, fsys vfs.FS, m *sink.Manifest, inlin
 		}
 	}
 	return nil
+}
+
+// putFile adds a file to a manifest.
+func (l *Log) putFile(ctx context.Context, m *sink.Manifest, name string, data []byte, inline bool) (err error) {
+	f := sink.File{Name: name, Size: int64(len(data)), Data: data}
+	if f.Size > sink.MaxInline && !inline {
+		old := l.file(name)
+		f.Data, f.Object = nil, old.Object
+		if f.Object == "" || old.Size != f.Size {
+			if f.Object, err = l.Put(ctx, Bytes(data)); err != nil {
+				return err
+			}
+		}
+	}
+	m.Files = append(m.Files, f)
+	return nil
+}
+
+// file returns a file of the manifest; one without a name if it has none.
+func (l *Log) file(name string) sink.File {
+	for _, f := range l.Manifest().Files {
+		if f.Name == name {
+			return f
+		}
+	}
+	return sink.File{}
+}
+
+// PutNear adds the index of a pack's end to a manifest, for packs that are not fetched whole at
+// once: an open does not wait for the index of a long history. laid says that what an open
+// reads is there; else only what the manifest before has is kept.
+func (l *Log) PutNear(ctx context.Context, m *sink.Manifest, p sink.Pack, from *pack.Pack, laid bool) error {
+	name := path.Join(lazyDir, Base(&p)+Near)
+	if old := l.file(name); old.Name != "" {
+		m.Files = append(m.Files, old)
+		return nil
+	}
+	if !laid || p.Idx <= minNear {
+		return nil
+	}
+	var end []pack.IdxEntry
+	for e, err := range from.Entries() {
+		if err != nil {
+			return err
+		}
+		if e.Offset >= uint64(p.Size-LastBytes) {
+			end = append(end, e)
+		}
+	}
+	slices.SortFunc(end, func(a, b pack.IdxEntry) int { return cmp.Compare(b.Offset, a.Offset) })
+	end = end[:min(len(end), maxNear)]
+	return l.putFile(ctx, m, name, pack.EncodeIdx(end, p.Sum), false)
 }

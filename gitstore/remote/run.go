@@ -12,6 +12,10 @@ const (
 	maxSealRetry = 30 * time.Second
 )
 
+// restAfter is how long after an open the rest of the packs is fetched: first requests are not
+// to share the network and processors with it.
+const restAfter = time.Second
+
 // Run calls seal when it is due, until ctx ends or the store stops.
 func (l *Log) Run(ctx context.Context, log *slog.Logger, seal func(context.Context) error) {
 	timer := time.NewTimer(time.Hour)
@@ -53,7 +57,12 @@ func (l *Log) Run(ctx context.Context, log *slog.Logger, seal func(context.Conte
 // FetchRest brings the packs to the local disk that are not there, and calls then,
 // until both have succeeded or ctx ends.
 func (l *Log) FetchRest(ctx context.Context, log *slog.Logger, then func(context.Context) error) {
-	for wait := sealRetry; ; wait = min(2*wait, maxSealRetry) {
+	for wait, next := restAfter, sealRetry; ; wait, next = next, min(2*next, maxSealRetry) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
 		err := l.Whole(ctx)
 		if err == nil {
 			err = then(ctx)
@@ -62,11 +71,6 @@ func (l *Log) FetchRest(ctx context.Context, log *slog.Logger, then func(context
 			return
 		}
 		log.Warn("packs are not fetched yet; it is retried", "error", err)
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
 	}
 }
 

@@ -71,7 +71,7 @@ type foundInfo struct {
 func (r *repairer) survey() (*found, error) {
 	out := &found{begin: r.s.Boundary().Seq, commits: make(map[object.ID]*foundCommit), infos: make(map[string]*foundInfo)}
 	for _, f := range r.s.Packs.All() {
-		for e, err := range f.Pack.Idx().All() {
+		for e, err := range f.Pack.Entries() {
 			if err == nil {
 				err = r.ctx.Err()
 			}

@@ -21,6 +21,9 @@ func (r *Repo) SwapTo(ctx context.Context, log *remote.Log, m *sink.Manifest, us
 			return err
 		}
 		m.Packs = append(m.Packs, f.Ref())
+		if err := log.PutNear(ctx, m, f.Ref(), f.Pack, f.Keep.Laid); err != nil {
+			return err
+		}
 	}
 	for name, id := range values {
 		m.Refs = append(m.Refs, sink.Ref{Name: name, ID: id})

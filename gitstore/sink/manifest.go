@@ -25,8 +25,9 @@ type Manifest struct {
 	// Refs are the values of the ref log: refs/heads/shadow, the tasks', and
 	// refs/umbra/boundary where history was dropped.
 	Refs []Ref
-	// Files are what else of the workspace's directory belongs to history: the
-	// maps of purges, the list of dropped commits, the rules of exclude.
+	// Files are what else of the workspace's directory belongs to history: the maps of
+	// purges, the list of dropped commits, the rules of exclude; and the indexes of the ends
+	// of large packs, which an open reads first.
 	Files []File
 }
 

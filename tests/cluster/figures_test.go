@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	"umbra/internal/cluster"
 	"umbra/internal/cluster/clustertest"
 	"umbra/internal/need"
+	"umbra/tests/harness"
 )
 
 // The figures of a cluster (docs/FLEET.md): each test prints a line that begins with
@@ -252,6 +254,7 @@ func TestColdOpenFigure(t *testing.T) {
 		}
 		writing.Wait()
 		w.put(owner, at, "small")
+		w.merged(at)
 		var took times
 		for range opens {
 			// Nothing has it open, and all of it is in the store.
@@ -279,6 +282,21 @@ func TestColdOpenFigure(t *testing.T) {
 		figure(t, took.at(50) <= 150*time.Millisecond && took.at(99) <= 500*time.Millisecond, "cold open at %d commits: %v (p50 ≤ 150 ms, p99 ≤ 500 ms)", commits, took)
 	}
 	figure(t, float64(medians[1]) <= 1.2*float64(medians[0]), "cold open of the long history next to the short one: %.2f", float64(medians[1])/float64(medians[0]))
+}
+
+// merged waits until a workspace's packs are merged, which is put off while it is written to.
+func (w *world) merged(at int) {
+	w.t.Helper()
+	for packs, same := -1, 0; same < 3; <-time.After(time.Second) {
+		_, out, errOut := harness.Run(w.t, w.verbs(), "cluster", "status", w.spaces[at].id, "--json")
+		var s struct{ Workspaces []struct{ Packs int } }
+		if err := json.Unmarshal([]byte(out), &s); err != nil || len(s.Workspaces) != 1 {
+			w.t.Fatalf("status: %s%s", out, errOut)
+		}
+		if same++; s.Workspaces[0].Packs != packs {
+			packs, same = s.Workspaces[0].Packs, 0
+		}
+	}
 }
 
 // TestIdleFigure makes workspaces with a task that nothing uses, and measures by difference what
