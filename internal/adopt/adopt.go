@@ -79,7 +79,7 @@ func find(ctx context.Context, e Cluster, ws string) (*row, error) {
 	found, err := ask(ctx, e, func(ctx context.Context, c *cluster.Conn) (*row, error) {
 		r := &row{}
 		var at *time.Time
-		err := c.QueryRow(ctx, `SELECT w.kind, coalesce(w.pinned, ''), w.adopted,
+		err := c.QueryRow(ctx, `SELECT coalesce(w.kind, 'virtual'), coalesce(w.pinned, ''), w.adopted,
 				coalesce((SELECT max(at) FROM journal WHERE ws = w.id AND octet_length(data) > 0), w.sealed_at)
 			FROM workspace w WHERE w.id = $1`, ws).Scan(&r.kind, &r.pinned, &r.adopted, &at)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -101,15 +101,43 @@ func alive(node string) error {
 	return errs.New(errs.Conflict, "node_alive", "The workspace's directory is at node %s, which is live.", node)
 }
 
+// notPhysical is the error for a workspace that any node may own.
+func notPhysical(ws string) error {
+	return errs.New(errs.Conflict, "not_physical", "The workspace %s has no directory: any node may own it.", ws)
+}
+
+// lost is the error of a run that could not change a workspace's row: its node lives again, or
+// another run was first.
+func lost(ctx context.Context, e Cluster, ws, node string) error {
+	r, err := find(ctx, e, ws)
+	if err != nil {
+		return err
+	}
+	if r.pinned == "" {
+		return notPhysical(ws)
+	}
+	live, err := ask(ctx, e, func(ctx context.Context, c *cluster.Conn) (live bool, err error) {
+		err = c.QueryRow(ctx, `SELECT EXISTS (SELECT FROM node WHERE name = $1 AND state <> 'dead')`, r.pinned).Scan(&live)
+		return live, err
+	})
+	if err == nil && (live || r.pinned != node) {
+		err = alive(r.pinned)
+	}
+	if err == nil {
+		err = errs.New(errs.Conflict, "adopt_running", "Another run of umbra cluster adopt is at work on the workspace; run this one again where that one fails.")
+	}
+	return err
+}
+
 // Begin takes the log from the node that had the directory. Errors: node_alive,
-// not_physical, cluster.ErrNotFound, or of package sink.
+// not_physical, adopt_running, cluster.ErrNotFound, or of package sink.
 func Begin(ctx context.Context, e Cluster, store blob.Store, ws string) (*Copy, error) {
 	r, err := find(ctx, e, ws)
 	switch {
 	case err != nil:
 		return nil, err
 	case r.pinned == "":
-		return nil, errs.New(errs.Conflict, "not_physical", "The workspace %s has no directory: any node may own it.", ws)
+		return nil, notPhysical(ws)
 	}
 	if err := awaitDeath(ctx, e, r.pinned); err != nil {
 		return nil, err
@@ -123,7 +151,7 @@ func Begin(ctx context.Context, e Cluster, store blob.Store, ws string) (*Copy, 
 		return epoch, err
 	})
 	if err == nil && epoch == 0 {
-		err = alive(r.pinned)
+		err = lost(ctx, e, ws, r.pinned)
 	}
 	if err != nil {
 		return nil, err
@@ -162,7 +190,7 @@ func (f *Copy) Finish(ctx context.Context, e Cluster, records workspaces.Records
 		return tag.RowsAffected() > 0, err
 	})
 	if err == nil && !done {
-		err = alive(f.from)
+		err = lost(ctx, e, f.ws, f.from)
 	}
 	if err != nil {
 		return nil, err

@@ -40,8 +40,8 @@ Where the former node comes back it does not go on with the workspace. Commits o
 were not copied are then in directories journal/orphaned-* there, which umbra cluster
 status WS names and git reads.
 
-Exit status 1: the former node is live (node_alive), or the node opens no directories
-(physical_off).`,
+Exit status 1: the former node is live (node_alive), another run is at work on the
+workspace (adopt_running), or the node opens no directories (physical_off).`,
 		Example: `  umbra cluster adopt notes-5f44ec7d --virtual
   umbra cluster adopt notes-5f44ec7d --into /srv/notes --node n2`,
 		Args: cli.One("the ID of one workspace is needed"),
