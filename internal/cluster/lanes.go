@@ -320,7 +320,7 @@ const (
 		SELECT r.key, r.value
 		FROM unnest($6::text[], $7::bytea[], $8::bytea[]) AS r (ws, key, value)
 		JOIN added ON added.ws = r.ws WHERE r.value IS NOT NULL
-		ON CONFLICT (key) DO UPDATE SET value = excluded.value),
+		ON CONFLICT (key) DO UPDATE SET value = excluded.value` + recordrow.UnlessUsed + `),
 	removed AS (
 		DELETE FROM record USING unnest($6::text[], $7::bytea[], $8::bytea[]) AS r (ws, key, value), added
 		WHERE record.key = r.key AND added.ws = r.ws AND r.value IS NULL)` + appendTail

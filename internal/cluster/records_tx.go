@@ -299,7 +299,7 @@ const (
 		put AS (
 			INSERT INTO record (key, value)
 			SELECT p.Key, p.Value FROM unnest($5::bytea[], $6::bytea[]) AS p (key, value), me
-			ON CONFLICT (key) DO UPDATE SET value = excluded.value),
+			ON CONFLICT (key) DO UPDATE SET value = excluded.value` + recordrow.UnlessUsed + `),
 		hidden AS (
 			INSERT INTO record (key, value)
 			SELECT g.key, NULL FROM unnest($7::bytea[]) AS g (key), me WHERE ` + recordrow.Covers + `

@@ -80,3 +80,11 @@ var ShortKeys = func() []string {
 			Key("workspaces_index", "name/"), Key("workspaces_index", "name0")),
 	}
 }()
+
+// UnlessUsed ends an upsert of records: the answer to an idempotency key, or its mark, is kept
+// for a day where another request has the key. That of the same request begins with the same
+// fingerprint (state.Answer). What this does not replace is lost: the key is the one's that
+// was first.
+const UnlessUsed = ` WHERE CASE WHEN get_byte(record.key, 0) <> 1 OR record.value IS NULL THEN true
+	WHEN substr(record.value, 1, position('\x5d'::bytea IN record.value)) = substr(excluded.value, 1, position('\x5d'::bytea IN excluded.value)) THEN true
+	ELSE substring(convert_from(record.value, 'UTF8') FROM '"at":"([^"]*)"')::timestamptz < now() - interval '1 day' END`
