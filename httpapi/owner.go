@@ -21,10 +21,10 @@ type OwnerCall struct {
 	Body      []byte // JSON
 	Caller    Caller
 	RequestID string
-	Remote    string // the client's address
-	// Repeats says that it may be done twice: it changes nothing, or is known by its key.
-	Repeats  bool
-	Progress func(Progress) // may be nil
+	Remote    string         // the client's address
+	Reads     bool           // it changes nothing
+	Keyed     bool           // it is known by its idempotency key: it may be sent twice
+	Progress  func(Progress) // may be nil
 }
 
 // AtOwner carries calls out at the owners of their workspaces, and returns what the route

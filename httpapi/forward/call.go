@@ -27,8 +27,8 @@ func (f *Forwarder) Leased() error {
 	return nil
 }
 
-// Call is httpapi.AtOwner. While ownership moves it waits, for Options.Wait at most; then,
-// and where the engine does not say who owns the workspace, this node does the work.
+// Call is httpapi.AtOwner. While ownership moves it waits, for Options.Wait at most. Where the
+// engine does not say who owns the workspace, this node does the work, or finds that it cannot.
 func (f *Forwarder) Call(ctx context.Context, o httpapi.OwnerCall) (answer json.RawMessage, sent bool, err error) {
 	until := time.Now().Add(f.o.Wait)
 	uncertain := false
@@ -46,7 +46,10 @@ func (f *Forwarder) Call(ctx context.Context, o httpapi.OwnerCall) (answer json.
 			return answer, true, nil
 		case again && errors.Is(err, errOlder):
 			return nil, false, nil
-		case !again:
+		case !again || time.Now().After(until):
+			if again {
+				err = moving()
+			}
 			if uncertain && (slices.Contains(refusals, errs.CodeOf(err)) || errs.CodeOf(err) == "outcome_unknown") {
 				f.o.Meter.Unknown.Add(1)
 				err = unknown(err)
@@ -61,16 +64,13 @@ func (f *Forwarder) Call(ctx context.Context, o httpapi.OwnerCall) (answer json.
 		case <-ctx.Done():
 			return nil, true, errs.Wrap(context.Cause(ctx), "")
 		}
-		if time.Now().After(until) {
-			return nil, false, nil
-		}
 	}
 }
 
 // errOlder is for a node that runs an older program, without the route.
 var errOlder = errors.New("the node does not know the route")
 
-// callAt sends a call to one node. again says that nothing was done, or that the call may be
+// callAt sends a call to one node. again says that nothing was done, or that the call can be
 // sent twice; uncertain is set where it was sent, changes something and was not answered.
 func (f *Forwarder) callAt(ctx context.Context, owner Owner, o httpapi.OwnerCall, uncertain *bool) (answer json.RawMessage, again bool, err error) {
 	began := time.Now()
@@ -91,11 +91,10 @@ func (f *Forwarder) callAt(ctx context.Context, owner Owner, o httpapi.OwnerCall
 	resp, err := f.exchangeBody(traced, p, o, claims{To: run, Claim: owner.Epoch == 0 && !owner.Pinned, Token: k.Token, Scope: k.Scope, Roots: k.Roots, Owner: k.Owner, Remote: o.Remote})
 	p.answered()
 	lost := func(err error) (json.RawMessage, bool, error) {
-		if !sent.Load() || o.Repeats {
-			*uncertain = *uncertain || sent.Load()
+		*uncertain = *uncertain || sent.Load() && !o.Reads
+		if !sent.Load() || o.Reads || o.Keyed {
 			return nil, true, err
 		}
-		*uncertain = true
 		return nil, false, unknown(err)
 	}
 	if err != nil {

@@ -45,14 +45,14 @@ type ownerAnswer struct {
 }
 
 // atOwner carries o out at the owner of its workspace, where that is another node.
-func (e *endpoint) atOwner(ctx context.Context, k *caller, o ownerCall, repeats bool, progress func(httpapi.Progress)) (a ownerAnswer, sent bool, err error) {
+func (e *endpoint) atOwner(ctx context.Context, k *caller, o ownerCall, reads bool, progress func(httpapi.Progress)) (a ownerAnswer, sent bool, err error) {
 	o.Toolset = e.id
 	if k.idem != nil && o.Resource == "" {
 		key, err := k.idem.Sent()
 		if err != nil {
 			return a, false, err
 		}
-		o.Key, repeats = &key, true
+		o.Key = &key
 	}
 	var body bytes.Buffer
 	enc := json.NewEncoder(&body)
@@ -61,7 +61,7 @@ func (e *endpoint) atOwner(ctx context.Context, k *caller, o ownerCall, repeats 
 		return a, false, errs.Wrap(err, "")
 	}
 	raw, sent, err := e.d.o.AtOwner(ctx, httpapi.OwnerCall{Workspace: o.Workspace, Path: ownerPath, Body: body.Bytes(), Caller: k.who, RequestID: k.requestID,
-		Remote: k.remote, Repeats: repeats, Progress: progress})
+		Remote: k.remote, Reads: reads, Keyed: o.Key != nil, Progress: progress})
 	if err == nil && sent {
 		err = httpapi.OwnerAnswered(ctx, raw, &a)
 	}
