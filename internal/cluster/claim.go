@@ -204,10 +204,11 @@ func (n *Node) Claim(ctx context.Context, ws string) (*Claim, error) {
 var errAgain = errors.New("cluster: the claim has to be repeated")
 
 // Release gives a workspace up: the next node that is asked for it may claim it.
-// The caller has finished its last append and takes no more.
+// The caller has finished its last append and takes no more. A failure of the engine may
+// take a release back until a beat that was sent after it is answered.
 func (n *Node) Release(ctx context.Context, c *Claim) error {
 	return n.write(ctx, func(ctx context.Context, conn *engine.Conn) error {
-		_, err := conn.Exec(ctx, `UPDATE workspace SET owner = NULL WHERE id = $1 AND epoch = $2 AND owner = $3`, c.Workspace, c.Epoch, c.Life.ID)
+		_, err := conn.Exec(ctx, `UPDATE workspace SET owner = NULL WHERE id = $1 AND epoch = $2 AND owner = $3 AND `+unwaited, c.Workspace, c.Epoch, c.Life.ID)
 		return err
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"umbra/gitstore/sink"
+	"umbra/internal/blob"
 	"umbra/internal/cluster/clustertest"
 	"umbra/internal/cluster/engine"
 	"umbra/internal/cluster/recordrow"
@@ -114,8 +115,8 @@ func testWriters(t *testing.T, p *clustertest.Pair) {
 	}
 }
 
-// testStopUnwaited: neither the end of a node's records nor that of its life waits until a
-// standby has it.
+// testStopUnwaited: neither a release with the last switch nor the end of a node's records nor
+// that of its life waits until a standby has it.
 func testStopUnwaited(t *testing.T, p *clustertest.Pair) {
 	held, paused := make(chan struct{}), atomic.Bool{}
 	url := p.A.Database(t)
@@ -129,17 +130,28 @@ func testStopUnwaited(t *testing.T, p *clustertest.Pair) {
 	})
 	r := n.Records()
 	need.NoError(t, add(r, "first"))
+	_, err := n.Create(t.Context(), Workspace{ID: "w", Kind: "virtual"})
+	need.NoError(t, err)
+	c, err := n.Claim(t.Context(), "w")
+	need.NoError(t, err)
+	k := n.Sink(c, blob.NewMemory(), time.Hour)
+	tail, err := k.Tail(t.Context())
+	need.NoError(t, err)
+	at := tail.Next()
+	need.NoError(t, k.Append(&sink.Group{Pos: at, Seq: 1, Data: []byte("one")}))
+	need.NoError(t, k.Swap(t.Context(), &sink.Switch{Manifest: &sink.Manifest{Version: 1, Base: at, Seq: 1}, Last: true}))
 	paused.Store(true)
 	p.B.Pause()
 	defer func() { p.B.Resume(); p.A.AwaitStandby() }()
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 	defer cancel()
 	context.AfterFunc(n.ctx, func() { close(held) })
+	need.NoError(t, k.Release(ctx))
 	need.NoError(t, r.Close())
 	need.NoError(t, n.Close(ctx))
 	db := p.A.In(strings.TrimSuffix(url[strings.LastIndexByte(url, '/')+1:], "?sslmode=disable"))
-	if left := db.SQL("SELECT (SELECT count(*) FROM writer) || ' ' || (SELECT state FROM node)"); left != "0 dead" {
-		t.Errorf("writers and life: %s", left)
+	if left := db.SQL("SELECT (SELECT count(*) FROM writer) || ' ' || (SELECT state FROM node) || ' ' || (SELECT count(*) FROM workspace WHERE owner IS NULL AND manifest_ver = 1) || ' ' || (SELECT count(*) FROM journal)"); left != "0 dead 1 0" {
+		t.Errorf("writers, life, released workspaces and rows of the log: %s", left)
 	}
 }
 

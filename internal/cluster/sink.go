@@ -235,7 +235,7 @@ func (s *Sink) Fetch(ctx context.Context, name string, off, n int64) (io.ReadClo
 const swapManifest = `WITH w AS (
 		UPDATE workspace w SET manifest = $5, manifest_key = left(substr(NULLIF($6::text, ''), length(w.id) + 2), -9), manifest_ver = $4, base_pos = $7, owner = CASE WHEN $10 THEN NULL ELSE w.owner END, sealed_at = CASE WHEN w.pinned IS NOT NULL THEN now() END
 		FROM (SELECT $1::text AS ws, $2::bigint AS epoch) i
-		WHERE w.id = i.ws AND w.epoch = i.epoch AND w.manifest_ver = $3 AND w.base_pos <= $7
+		WHERE w.id = i.ws AND w.epoch = i.epoch AND w.manifest_ver = $3 AND w.base_pos <= $7 AND (NOT $10 OR ` + unwaited + `)
 		RETURNING w.id),
 	trimmed AS (DELETE FROM journal j USING w WHERE j.ws = w.id AND j.pos <= $7),
 	dropped AS (

@@ -81,16 +81,23 @@ type Node struct {
 	// promised are workspaces that were released for another node, until when it has
 	// them to itself.
 	promised map[string]time.Time
-	// unreleased are claims that are over and whose release failed.
-	unreleased map[string]*cluster.Claim
-	ask        func(ctx context.Context, owner Owner, ws string) error
-	former     []string // adopted workspaces whose commits this node has to put aside, as of the start
-	leaving    bool
-	left       chan struct{} // closed with leaving
+	released map[string]released
+	ask      func(ctx context.Context, owner Owner, ws string) error
+	former   []string // adopted workspaces whose commits this node has to put aside, as of the start
+	leaving  bool
+	left     chan struct{} // closed with leaving
 
 	ctx  context.Context
 	stop context.CancelFunc
 	wg   sync.WaitGroup
+}
+
+// released is a claim that is over, as long as the engine may say that it is not: its release
+// failed, or is lost with the engine while no beat that was sent after it is answered.
+type released struct {
+	*cluster.Claim
+	failed bool
+	at     time.Time
 }
 
 // remembered is an owner, until it has to be asked for again.
@@ -133,7 +140,7 @@ func New(o Options) *Node {
 	}
 	o.Wait = cmp.Or(o.Wait, 8*time.Second)
 	o.Grace = cmp.Or(o.Grace, 24*time.Hour)
-	n := &Node{opt: o, c: o.Cluster, meter: newMeter(), owned: make(map[string]*metered), others: make(map[string]remembered), promised: make(map[string]time.Time), unreleased: make(map[string]*cluster.Claim), left: make(chan struct{})}
+	n := &Node{opt: o, c: o.Cluster, meter: newMeter(), owned: make(map[string]*metered), others: make(map[string]remembered), promised: make(map[string]time.Time), released: make(map[string]released), left: make(chan struct{})}
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	return n
 }
@@ -397,25 +404,25 @@ func (n *Node) Handover(ctx context.Context, ws string) error {
 	root := n.local.Family(ws)
 	n.mu.Lock()
 	n.promised[root] = time.Now().Add(promiseFor)
+	before := make(map[string]released) // that the cluster says otherwise of
+	for _, id := range []string{ws, root} {
+		if over, ok := n.released[id]; ok {
+			before[id] = over
+		}
+	}
 	n.mu.Unlock()
 	bounded, cancel := context.WithTimeout(ctx, handoverPatience)
 	defer cancel()
 	if err := n.local.Yield(bounded, root, false); err != nil {
 		return err
 	}
-	for _, id := range []string{ws, root} {
-		n.mu.Lock()
-		c := n.unreleased[id]
-		n.mu.Unlock()
-		if c == nil {
-			continue
-		}
-		if err := n.c.Release(ctx, c); err != nil {
+	for id, over := range before {
+		if err := n.c.Release(ctx, over.Claim); err != nil {
 			return err
 		}
 		n.mu.Lock()
-		if n.unreleased[id] == c {
-			delete(n.unreleased, id)
+		if n.released[id] == over {
+			n.released[id] = released{Claim: over.Claim, at: time.Now()}
 		}
 		n.mu.Unlock()
 	}

@@ -204,7 +204,7 @@ func (n *Node) hold(ctx context.Context, c *cluster.Claim, began time.Time) (*wo
 	n.mu.Lock()
 	n.owned[c.Workspace] = s
 	delete(n.others, c.Workspace)
-	delete(n.unreleased, c.Workspace)
+	delete(n.released, c.Workspace)
 	leaving := n.leaving
 	n.mu.Unlock()
 	if leaving {
@@ -214,8 +214,8 @@ func (n *Node) hold(ctx context.Context, c *cluster.Claim, began time.Time) (*wo
 	return &workspaces.Held{Sink: s, Epoch: c.Epoch, Lost: c.Life.Over(), Opened: func() { n.meter.opens.Since(began) }, Release: func(ctx context.Context) { n.release(ctx, s) }}, nil
 }
 
-// release ends a claim. One whose release does not reach the engine stays this life's,
-// and is released when another node asks for it.
+// release ends a claim. One whose release does not reach the engine, or is lost with it,
+// stays this life's, and is released when another node asks for it.
 func (n *Node) release(ctx context.Context, s *metered) {
 	c := s.Claim()
 	n.mu.Lock()
@@ -228,11 +228,14 @@ func (n *Node) release(ctx context.Context, s *metered) {
 		return
 	default:
 	}
-	if err := s.Release(ctx); err != nil {
+	err := s.Release(ctx)
+	if err != nil {
 		n.opt.Log.Warn("a workspace was not released", "workspace", c.Workspace, "error", err)
-		n.mu.Lock()
-		n.unreleased[c.Workspace] = c
-		n.mu.Unlock()
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.owned[c.Workspace] == nil {
+		n.released[c.Workspace] = released{c, err != nil, time.Now()}
 	}
 }
 
