@@ -16,12 +16,13 @@ type toolClient struct {
 	s       *harness.Server
 	path    string
 	session string
+	token   string // empty: the server's
 	last    int
 }
 
-func newToolClient(t *testing.T, s *harness.Server, path string) *toolClient {
+func newToolClient(t *testing.T, s *harness.Server, path string, token ...string) *toolClient {
 	t.Helper()
-	c := &toolClient{t: t, s: s, path: path}
+	c := &toolClient{t: t, s: s, path: path, token: strings.Join(token, "")}
 	res := c.send("initialize", object("protocolVersion", "2025-06-18", "capabilities", object(), "clientInfo", object("name", "t", "version", "1"))).Expect(http.StatusOK)
 	c.session = res.Header.Get("Mcp-Session-Id")
 	return c
@@ -32,6 +33,9 @@ func (c *toolClient) send(method string, params any, headers ...string) *harness
 	headers = append(headers, "Accept: application/json, text/event-stream", "Content-Type: application/json")
 	if c.session != "" {
 		headers = append(headers, "Mcp-Session-Id: "+c.session, "Mcp-Protocol-Version: 2025-06-18")
+	}
+	if c.token != "" {
+		headers = append(headers, "Authorization: Bearer "+c.token)
 	}
 	c.last++
 	raw, err := json.Marshal(object("jsonrpc", "2.0", "id", c.last, "method", method, "params", params))
@@ -148,5 +152,57 @@ func TestToolCallsStay(t *testing.T) {
 	away.call("write_file", object("path", "/a/after", "content", "after\n"), "Idempotency-Key: after")
 	if text, res := away.call("read_file", object("path", "/a/after")); !strings.Contains(text, "after") || !strings.HasPrefix(res.Header.Get("Umbra-Owner"), `"n2"`) {
 		t.Errorf("after the kill: %q, owner %s", text, res.Header.Get("Umbra-Owner"))
+	}
+}
+
+// TestToolCallTokens: what a token may not do at the node of a session it may not do at the owner.
+func TestToolCallTokens(t *testing.T) {
+	r := newRig(t)
+	env := append([]string{"UMBRA_HTTP_HOSTS=0.0.0.0", "UMBRA_CLUSTER_URL=" + r.url, "UMBRA_CLUSTER_BLOBS=" + r.blobs}, r.env...)
+	r.run(nil, 0, "init", "--lease", "2s")
+	token := func(args ...string) string {
+		status, stdout, stderr := harness.Run(t, env, append([]string{"token", "add"}, args...)...)
+		if status != 0 {
+			t.Fatalf("exit status %d: %s", status, stderr)
+		}
+		return strings.TrimSpace(stdout)
+	}
+	mine, theirs := token("me", "--scope", "write"), token("them", "--scope", "read")
+	var nodes []*harness.Server
+	for _, name := range []string{"n1", "n2"} {
+		nodes = append(nodes, harness.Start(t, harness.Options{Env: env, Args: []string{"--node", name}, Listen: "0.0.0.0:0", Token: mine}))
+	}
+	mounts := func(namespaces ...string) map[string]any {
+		var list []any
+		for _, name := range namespaces {
+			list = append(list, object("prefix", "/"+name, "scope", "READ_WRITE", "store", object("type", "virtual", "namespace", []string{name})))
+		}
+		return object("mounts", list)
+	}
+	var set struct {
+		ID string `json:"id"`
+	}
+	nodes[1].Do("POST", "/toolsets", mounts("b")).Expect(http.StatusCreated).JSON(&set)
+	reader, writer := newToolClient(t, nodes[1], "/mcp/"+set.ID, theirs), newToolClient(t, nodes[1], "/mcp/"+set.ID)
+	nodes[1].Do("PUT", "/toolsets/"+set.ID+"/mounts", mounts("a", "b")).Expect(http.StatusOK)
+	nodes[0].Do("POST", "/toolsets", mounts("a")).Expect(http.StatusCreated)
+	_, res := writer.call("write_file", object("path", "/a/f", "content", "mine\n"))
+	if owner := res.Header.Get("Umbra-Owner"); !strings.HasPrefix(owner, `"n1"`) || !strings.HasPrefix(writer.session, "n2.") {
+		t.Fatalf("the owner is %s, the session %s", owner, writer.session)
+	}
+	if text, _ := reader.call("read_file", object("path", "/a/f")); !strings.Contains(text, "mine") {
+		t.Errorf("a read: %q", text)
+	}
+	if res := reader.send("tools/call", object("name", "write_file", "arguments", object("path", "/a/f", "content", "theirs\n"))); !strings.Contains(string(res.Body), "The token may only read.") {
+		t.Errorf("a write: %d %s", res.Status, res.Body)
+	}
+	reader.token = "none"
+	if res := reader.send("tools/call", object("name", "read_file", "arguments", object("path", "/a/f"))); res.Status != http.StatusUnauthorized {
+		t.Errorf("without a token: %d %s", res.Status, res.Body)
+	}
+	// Another's session is none of this token's.
+	writer.token = theirs
+	if res := writer.send("tools/call", object("name", "read_file", "arguments", object("path", "/a/f"))); res.Status/100 != 4 {
+		t.Errorf("another's session: %d %s", res.Status, res.Body)
 	}
 }
