@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/gin-gonic/gin"
@@ -96,32 +97,35 @@ func TestCallLost(t *testing.T) {
 	w := newWorld(t, "n1", "n2")
 	n1, n2 := w.nodes[0], w.nodes[1]
 	w.set("a", "n2", "one")
-	lose := 1
-	n2.after = func(*gin.Context) {
-		if lose--; lose >= 0 {
-			panic(http.ErrAbortHandler)
-		}
-	}
-	if c := n1.call("a=two", false); errs.CodeOf(c.err) != "outcome_unknown" || !c.sent {
-		t.Errorf("%+v", c)
-	}
-	lose = 1
-	if c := n1.call("a=three", true); c.err != nil || c.Value != "three" {
-		t.Errorf("%+v", c)
-	}
-	// Sent, lost, and then refused: the first may have been done.
-	lose = 1
+	var lose atomic.Int64 // how many answers
+	var refuse atomic.Bool
 	n2.before = func(*gin.Context, string) error {
-		if lose < 1 {
+		if refuse.Load() && lose.Load() < 1 {
 			return errs.New(errs.Unavailable, "blobs_unavailable", "The store is away.")
 		}
 		return nil
 	}
+	n2.after = func(*gin.Context) {
+		if lose.Add(-1) >= 0 {
+			panic(http.ErrAbortHandler)
+		}
+	}
+	lose.Store(1)
+	if c := n1.call("a=two", false); errs.CodeOf(c.err) != "outcome_unknown" || !c.sent {
+		t.Errorf("%+v", c)
+	}
+	lose.Store(1)
+	if c := n1.call("a=three", true); c.err != nil || c.Value != "three" {
+		t.Errorf("%+v", c)
+	}
+	// Sent, lost, and then refused: the first may have been done.
+	lose.Store(1)
+	refuse.Store(true)
 	if c := n1.call("a=four", true); errs.CodeOf(c.err) != "outcome_unknown" {
 		t.Errorf("%+v", c)
 	}
 	// Of a read nothing is uncertain.
-	lose = 1
+	lose.Store(1)
 	if c := n1.call("a", false); errs.CodeOf(c.err) != "blobs_unavailable" {
 		t.Errorf("%+v", c)
 	}
