@@ -196,6 +196,7 @@ func TestRetentionBesideWritersAndFsck(t *testing.T) {
 // TestRetentionFreesWhatItDrops: a long history cut to its last tenth takes a
 // fifth of its bytes at most, with its newest packs, which no merge has compressed.
 func TestRetentionFreesWhatItDrops(t *testing.T) {
+	need.Long(t, "thousands of commits by one goroutine")
 	n := 4000
 	if os.Getenv("UMBRA_SOAK") != "" {
 		n = 100_000
