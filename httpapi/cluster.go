@@ -23,9 +23,10 @@ type Cluster interface {
 	// x.Fail. It answers it in any case.
 	Serve(x *Exchange)
 	// Pieces asks the other nodes for the entries of a list whose workspaces they own,
-	// and returns them by ID (Gather). Owns reports whether this node owns a workspace.
+	// and returns them by ID (Gather). Owns reports whether this node owns a workspace, from memory
+	// alone where ctx has ended.
 	Pieces(x *Exchange, of []Piece) (map[string]json.RawMessage, error)
-	Owns(workspace string) bool
+	Owns(ctx context.Context, workspace string) bool
 	// Parts asks each other node for the entries of a list of which it alone knows (Others).
 	Parts(x *Exchange) (map[string]json.RawMessage, error)
 	// Leased returns nil while this node's lease is held: what it has read until then was true.

@@ -40,7 +40,7 @@ type AtOwner func(ctx context.Context, o OwnerCall) (answer json.RawMessage, sen
 func ServeForOwner(c *gin.Context, workspace string, work func(ctx context.Context, progress func(Progress)) (answer any, err error)) error {
 	f := factsOf(c)
 	cluster := f.server.opts.Cluster
-	if !f.received.Claim && !cluster.Owns(workspace) {
+	if !f.received.Claim && !cluster.Owns(c.Request.Context(), workspace) {
 		return ErrNotOwner()
 	}
 	return ServeWork(c, func(ctx context.Context, progress func(Progress)) (any, error) {

@@ -117,13 +117,15 @@ func Part(c *gin.Context) []string {
 // ServePart responds to the IDs that Part returned: with the entries of workspaces that
 // this node owns, null for those that do not exist. The others are left out.
 func ServePart(c *gin.Context, ids []string, where func(id string) (workspace string, err error), here Entry) error {
+	over, cancel := context.WithCancel(c.Request.Context())
+	cancel() // memory alone
 	owned := ids[:0:0]
 	for _, id := range ids {
 		workspace, err := where(id)
 		if err != nil {
 			return err
 		}
-		if workspace != "" && factsOf(c).exchange.s.opts.Cluster.Owns(workspace) {
+		if workspace != "" && factsOf(c).exchange.s.opts.Cluster.Owns(over, workspace) {
 			owned = append(owned, id)
 		}
 	}

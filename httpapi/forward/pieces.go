@@ -23,11 +23,9 @@ const (
 	maxPart = 64 << 20
 )
 
-// Owns reports whether this node owns a workspace, from memory.
-func (f *Forwarder) Owns(workspace string) bool {
-	over, cancel := context.WithCancel(context.Background())
-	cancel()
-	owner, err := f.o.Node.Owner(over, workspace)
+// Owns is httpapi.Cluster's.
+func (f *Forwarder) Owns(ctx context.Context, workspace string) bool {
+	owner, err := f.o.Node.Owner(ctx, workspace)
 	return err == nil && owner.Self
 }
 

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -109,7 +108,6 @@ func (n *Node) followDrain() {
 	asked := false
 	for {
 		beaten := n.c.Beaten()
-		n.settleReleased()
 		if now := n.c.Draining(); now != asked {
 			asked = now
 			n.opt.Log.Info("draining", "on", asked)
@@ -126,14 +124,6 @@ func (n *Node) followDrain() {
 			return
 		}
 	}
-}
-
-// settleReleased forgets the releases that cannot be lost any more.
-func (n *Node) settleReleased() {
-	_, unconfirmed := n.Lease()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	maps.DeleteFunc(n.released, func(_ string, r released) bool { return !r.failed && time.Since(r.at) > unconfirmed })
 }
 
 // sweep sweeps the object store, and packs the records that nothing changes, as long as

@@ -81,23 +81,16 @@ type Node struct {
 	// promised are workspaces that were released for another node, until when it has
 	// them to itself.
 	promised map[string]time.Time
-	released map[string]released
-	ask      func(ctx context.Context, owner Owner, ws string) error
-	former   []string // adopted workspaces whose commits this node has to put aside, as of the start
-	leaving  bool
-	left     chan struct{} // closed with leaving
+	// moving counts the claims and releases under way, by workspace.
+	moving  map[string]int
+	ask     func(ctx context.Context, owner Owner, ws string) error
+	former  []string // adopted workspaces whose commits this node has to put aside, as of the start
+	leaving bool
+	left    chan struct{} // closed with leaving
 
 	ctx  context.Context
 	stop context.CancelFunc
 	wg   sync.WaitGroup
-}
-
-// released is a claim that is over, as long as the engine may say that it is not: its release
-// failed, or is lost with the engine while no beat that was sent after it is answered.
-type released struct {
-	*cluster.Claim
-	failed bool
-	at     time.Time
 }
 
 // remembered is an owner, until it has to be asked for again.
@@ -140,7 +133,7 @@ func New(o Options) *Node {
 	}
 	o.Wait = cmp.Or(o.Wait, 8*time.Second)
 	o.Grace = cmp.Or(o.Grace, 24*time.Hour)
-	n := &Node{opt: o, c: o.Cluster, meter: newMeter(), owned: make(map[string]*metered), others: make(map[string]remembered), promised: make(map[string]time.Time), released: make(map[string]released), left: make(chan struct{})}
+	n := &Node{opt: o, c: o.Cluster, meter: newMeter(), owned: make(map[string]*metered), others: make(map[string]remembered), promised: make(map[string]time.Time), moving: make(map[string]int), left: make(chan struct{})}
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	return n
 }
@@ -293,7 +286,9 @@ func (n *Node) Owner(ctx context.Context, ws string) (Owner, error) {
 	case w.Owner == nil:
 		return n.resting()
 	case w.Owner.Name == n.Name():
-		// A claim under way, a release that did not reach the engine, or a former life.
+		if err := n.giveBack(ctx, w); err != nil {
+			return Owner{}, err
+		}
 		return n.resting()
 	}
 	return n.remember(ws, ownerOf(w)), nil
@@ -402,31 +397,56 @@ func (n *Node) Forget(ws string) {
 // the cluster still says that it does.
 func (n *Node) Handover(ctx context.Context, ws string) error {
 	root := n.local.Family(ws)
+	had := n.own(root) != nil
 	n.mu.Lock()
 	n.promised[root] = time.Now().Add(promiseFor)
-	before := make(map[string]released) // that the cluster says otherwise of
-	for _, id := range []string{ws, root} {
-		if over, ok := n.released[id]; ok {
-			before[id] = over
-		}
-	}
 	n.mu.Unlock()
 	bounded, cancel := context.WithTimeout(ctx, handoverPatience)
 	defer cancel()
 	if err := n.local.Yield(bounded, root, false); err != nil {
 		return err
 	}
-	for id, over := range before {
-		if err := n.c.Release(ctx, over.Claim); err != nil {
+	if had {
+		return nil
+	}
+	for _, id := range slices.Compact([]string{root, ws}) {
+		w, err := n.c.Find(ctx, id)
+		if err == nil && w.Owner != nil {
+			err = n.giveBack(ctx, w)
+		}
+		if err != nil && !errors.Is(err, cluster.ErrNotFound) {
 			return err
 		}
-		n.mu.Lock()
-		if n.released[id] == over {
-			n.released[id] = released{Claim: over.Claim, at: time.Now()}
-		}
-		n.mu.Unlock()
 	}
 	return nil
+}
+
+// giveBack releases a workspace that is this node's life's as the engine said, and that this
+// node does not have: its release failed, or was lost with the engine, or its claim was not
+// answered. Another epoch than that which was read is left alone.
+func (n *Node) giveBack(ctx context.Context, w *cluster.Workspace) error {
+	life, _ := n.c.Life()
+	n.mu.Lock()
+	has := n.owned[w.ID] != nil || n.moving[w.ID] > 0
+	n.mu.Unlock()
+	if has || w.Pinned != "" || w.Owner.Life != life.ID {
+		return nil
+	}
+	return n.c.Release(ctx, &cluster.Claim{Workspace: w.ID, Epoch: w.Epoch, Life: life})
+}
+
+// move notes that a claim or a release of a workspace is under way until end.
+func (n *Node) move(ws string) (end func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.moving[ws]++
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.moving[ws]--; n.moving[ws] == 0 {
+			delete(n.moving, ws)
+		}
+	}
 }
 
 // ForgetNode is Forget of all workspaces of another node.

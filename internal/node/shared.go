@@ -43,6 +43,7 @@ func (n *Node) Create(ctx context.Context, r workspaces.Record) (string, error) 
 
 // Claim is workspaces.Shared's.
 func (n *Node) Claim(ctx context.Context, r workspaces.Record) (*workspaces.Held, error) {
+	defer n.move(r.ID)()
 	began := time.Now()
 	deadline := began.Add(n.opt.Wait)
 	ctx, cancel := context.WithDeadline(ctx, deadline)
@@ -204,7 +205,6 @@ func (n *Node) hold(ctx context.Context, c *cluster.Claim, began time.Time) (*wo
 	n.mu.Lock()
 	n.owned[c.Workspace] = s
 	delete(n.others, c.Workspace)
-	delete(n.released, c.Workspace)
 	leaving := n.leaving
 	n.mu.Unlock()
 	if leaving {
@@ -215,9 +215,10 @@ func (n *Node) hold(ctx context.Context, c *cluster.Claim, began time.Time) (*wo
 }
 
 // release ends a claim. One whose release does not reach the engine, or is lost with it,
-// stays this life's, and is released when another node asks for it.
+// stays this life's, and is released when it is asked for (giveBack).
 func (n *Node) release(ctx context.Context, s *metered) {
 	c := s.Claim()
+	defer n.move(c.Workspace)()
 	n.mu.Lock()
 	if n.owned[c.Workspace] == s {
 		delete(n.owned, c.Workspace)
@@ -228,14 +229,8 @@ func (n *Node) release(ctx context.Context, s *metered) {
 		return
 	default:
 	}
-	err := s.Release(ctx)
-	if err != nil {
+	if err := s.Release(ctx); err != nil {
 		n.opt.Log.Warn("a workspace was not released", "workspace", c.Workspace, "error", err)
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.owned[c.Workspace] == nil {
-		n.released[c.Workspace] = released{c, err != nil, time.Now()}
 	}
 }
 

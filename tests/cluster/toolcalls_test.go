@@ -206,3 +206,36 @@ func TestToolCallTokens(t *testing.T) {
 		t.Errorf("another's session: %d %s", res.Status, res.Body)
 	}
 }
+
+// TestOwnerInNameOnly: a node owns workspaces as PostgreSQL says, and does not have them: a
+// release was lost in a failover, or a claim was not answered. Requests and calls of other nodes
+// are answered all the same.
+func TestOwnerInNameOnly(t *testing.T) {
+	r := newRig(t)
+	r.run(nil, 0, "init", "--lease", "2s")
+	r.serve("n1")
+	n2 := r.serve("n2")
+	db := r.pair.A.In(strings.TrimSuffix(r.url[strings.LastIndexByte(r.url, '/')+1:], "?sslmode=disable"))
+	var set struct {
+		ID    string `json:"id"`
+		Mount []struct {
+			Workspace string `json:"workspaceId"`
+		} `json:"mounts"`
+	}
+	var mounts []any
+	for _, name := range []string{"a", "b"} {
+		mounts = append(mounts, object("prefix", "/"+name, "scope", "READ_WRITE", "store", object("type", "virtual", "namespace", []string{name})))
+	}
+	n2.Do("POST", "/toolsets", object("mounts", mounts)).Expect(http.StatusCreated).JSON(&set)
+	client := newToolClient(t, n2, "/mcp/"+set.ID)
+	client.call("write_file", object("path", "/a/f", "content", "one\n"))
+	client.call("write_file", object("path", "/b/f", "content", "one\n"))
+	n2.Stop()
+	db.SQL("UPDATE workspace SET owner = (SELECT life FROM node WHERE name = 'n1' AND state <> 'dead')")
+	n2.Restart()
+	client = newToolClient(t, n2, "/mcp/"+set.ID)
+	if text, _ := client.call("read_file", object("path", "/a/f")); !strings.Contains(text, "one") {
+		t.Errorf("a call: %q", text)
+	}
+	n2.Do("POST", "/toolsets/"+set.ID+"/call", object("name", "write_file", "arguments", object("path", "/b/f", "content", "two\n"))).Expect(http.StatusOK)
+}
