@@ -45,7 +45,15 @@ type Pack struct {
 	idxSize int64
 	idxOpt  IdxOptions
 	opening sync.Mutex
+	attempt *attempt            // under way; nil: none is
 	idx     atomic.Pointer[Idx] // nil until it is needed, with near
+}
+
+// attempt is one to open the index: it is set once done is closed, or err is.
+type attempt struct {
+	done chan struct{}
+	idx  *Idx
+	err  error
 }
 
 // Open opens a pack and its index and compares the number of objects and the
@@ -164,15 +172,32 @@ func (p *Pack) FileBytes() int64 { return p.end + TrailerSize + p.idxSize }
 func (p *Pack) PackBytes() int64 { return p.end + TrailerSize }
 
 // Index gives the pack's index. It may have to be fetched, and is not closed by the caller.
+// Those that need it at the same time wait for one attempt, and get its error.
 func (p *Pack) Index() (*Idx, error) {
-	if x := p.idx.Load(); x != nil {
-		return x, nil
+	p.opening.Lock()
+	a := p.attempt
+	if x := p.idx.Load(); x != nil || a != nil {
+		p.opening.Unlock()
+		if x != nil {
+			return x, nil
+		}
+		<-a.done
+		return a.idx, a.err
 	}
+	a = &attempt{done: make(chan struct{})}
+	p.attempt = a
+	p.opening.Unlock()
+	a.idx, a.err = p.openIndex()
 	p.opening.Lock()
 	defer p.opening.Unlock()
-	if x := p.idx.Load(); x != nil {
-		return x, nil
+	if p.attempt = nil; a.err == nil {
+		p.idx.Store(a.idx)
 	}
+	close(a.done)
+	return a.idx, a.err
+}
+
+func (p *Pack) openIndex() (*Idx, error) {
 	x, err := OpenIdx(p.idxFile, p.idxSize, p.idxOpt)
 	if err != nil {
 		return nil, err
@@ -180,11 +205,7 @@ func (p *Pack) Index() (*Idx, error) {
 	if x.Count() != p.Count() {
 		return nil, corrupt("pack of %d objects, for an index of %d", p.Count(), x.Count())
 	}
-	if err := p.compare(x); err != nil {
-		return nil, err
-	}
-	p.idx.Store(x)
-	return x, nil
+	return x, p.compare(x)
 }
 
 // Entries gives every entry in the order of ids. It ends with the first error.

@@ -481,12 +481,18 @@ func (ps *Set) AnyDoomed() bool {
 
 // Keeps reports whether a pack that is not superseded holds an object.
 func (ps *Set) Keeps(id object.ID) (bool, error) {
+	var list []*File
 	ps.mu.RLock()
-	defer ps.mu.RUnlock()
 	for _, f := range ps.list {
-		if !f.Doomed.IsZero() {
-			continue
+		if f.Doomed.IsZero() {
+			f.Hold()
+			list = append(list, f)
 		}
+	}
+	ps.mu.RUnlock()
+	// The set is not locked while an index is fetched.
+	defer ReleaseAll(list)
+	for _, f := range list {
 		if ok, err := f.Pack.Has(id); ok || err != nil {
 			return ok, err
 		}
