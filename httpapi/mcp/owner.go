@@ -26,7 +26,7 @@ const (
 type ownerCall struct {
 	Toolset   string           `json:"toolset"`
 	Workspace string           `json:"workspace"`
-	Resource  string           `json:"resource,omitempty"` // a path; no tool is called
+	Resource  []byte           `json:"resource,omitempty"` // a path, which need not be UTF-8; no tool is called
 	Name      string           `json:"name,omitempty"`
 	Arguments json.RawMessage  `json:"arguments,omitempty"`
 	TaskID    string           `json:"task,omitempty"`
@@ -47,7 +47,7 @@ type ownerAnswer struct {
 // atOwner carries o out at the owner of its workspace, where that is another node.
 func (e *endpoint) atOwner(ctx context.Context, k *caller, o ownerCall, reads bool, progress func(httpapi.Progress)) (a ownerAnswer, sent bool, err error) {
 	o.Toolset = e.id
-	if k.idem != nil && o.Resource == "" {
+	if k.idem != nil && o.Resource == nil {
 		key, err := k.idem.Sent()
 		if err != nil {
 			return a, false, err
@@ -94,10 +94,11 @@ func (e *endpoint) call(ctx context.Context, k *caller, c toolset.Call) (toolset
 	return a.Answer, nil
 }
 
-// reads reports whether calls of a tool change nothing.
+// reads reports whether calls of a tool change nothing. The owner may be a newer program, with
+// tools that this one does not know.
 func reads(name string) bool {
 	t := tool.Find(tool.All(), name)
-	return t == nil || t.Hints.ReadOnly
+	return t != nil && t.Hints.ReadOnly
 }
 
 func detail(err error) string {
@@ -113,7 +114,7 @@ func (e *endpoint) read(ctx context.Context, k *caller, path string) (toolset.Co
 			return toolset.Content{}, errs.Wrap(err, "")
 		}
 		if ws, _ := e.d.o.Toolsets.Place(e.id, tool.ReadFile, args); ws != "" {
-			a, sent, err := e.atOwner(ctx, k, ownerCall{Workspace: ws, Resource: path}, true, nil)
+			a, sent, err := e.atOwner(ctx, k, ownerCall{Workspace: ws, Resource: []byte(path)}, true, nil)
 			switch {
 			case err != nil:
 				return toolset.Content{}, err
@@ -141,8 +142,8 @@ func (d *Dialect) serveForOwner(c *gin.Context) error {
 	who := httpapi.CallerOf(c)
 	return httpapi.ServeForOwner(c, o.Workspace, func(ctx context.Context, progress func(httpapi.Progress)) (any, error) {
 		var a ownerAnswer
-		if o.Resource != "" {
-			f, err := d.o.Toolsets.ReadContent(ctx, o.Toolset, o.Resource, who.Sees)
+		if o.Resource != nil {
+			f, err := d.o.Toolsets.ReadContent(ctx, o.Toolset, string(o.Resource), who.Sees)
 			if m, ok := errors.AsType[mount.Message](err); ok {
 				a.Message, err = &m, nil
 			}

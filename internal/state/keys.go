@@ -24,6 +24,7 @@ type keysAtWork struct {
 type keyAtWork struct {
 	key, fingerprint [sha256.Size]byte
 	at               time.Time
+	runs             int // a request that another node sent, and sent again, runs twice
 }
 
 // Row is a record as a backend has it. A nil value removes it.
@@ -41,10 +42,15 @@ func (db *DB) BeginKey(hash string, key, fingerprint [sha256.Size]byte, at time.
 	if k.byHash == nil {
 		k.byHash = map[string]keyAtWork{}
 	}
-	k.byHash[hash] = keyAtWork{key, fingerprint, at}
+	k.byHash[hash] = keyAtWork{key, fingerprint, at, k.byHash[hash].runs + 1}
 	return func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
+		now := k.byHash[hash]
+		if now.runs--; now.runs > 0 {
+			k.byHash[hash] = now
+			return
+		}
 		delete(k.byHash, hash)
 	}
 }

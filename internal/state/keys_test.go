@@ -35,6 +35,7 @@ func TestMarks(t *testing.T) {
 		t.Error("no request has the hash, and a key is marked")
 	}
 	end := a.BeginKey("hash", key, fingerprint, time.Now())
+	a.BeginKey("hash", key, fingerprint, time.Now())() // a second run, which ends first
 	if mark(errors.New("undone")) {
 		t.Error("nothing was done, and the key is marked")
 	}

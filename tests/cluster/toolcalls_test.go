@@ -143,6 +143,11 @@ func TestToolCallsStay(t *testing.T) {
 	if res := away.send("resources/read", object("uri", "umbra:///a/none")).Expect(http.StatusOK); !strings.Contains(string(res.Body), "-32002") && !strings.Contains(string(res.Body), "not found") {
 		t.Errorf("no resource: %s", res.Body)
 	}
+	// A path that is not UTF-8 names no file, and not another one.
+	away.call("write_file", object("path", "/a/\ufffd", "content", "another file\n"))
+	if res := away.send("resources/read", object("uri", "umbra:///a/%FF")).Expect(http.StatusOK); !strings.Contains(string(res.Body), `"error"`) {
+		t.Errorf("a path that is not UTF-8: %s", res.Body)
+	}
 	if now := owners(); now != before {
 		t.Errorf("the owners were %s and are %s", before, now)
 	}
