@@ -80,8 +80,8 @@ func (c *crowd) ask(client *http.Client, method, target string, body []byte) {
 	c.failed = append(c.failed, fmt.Sprintf("%s %s after %v: %s", method, target, time.Since(began).Round(time.Millisecond), text))
 }
 
-// run starts the clients; stop ends them.
-func (c *crowd) run(writers, readers int) (stop func()) {
+// run starts the clients, each of which pauses between two requests; stop ends them.
+func (c *crowd) run(writers, readers int, pause time.Duration) (stop func()) {
 	ended := make(chan struct{})
 	var wg sync.WaitGroup
 	for i := range writers + readers {
@@ -93,7 +93,7 @@ func (c *crowd) run(writers, readers int) (stop func()) {
 				select {
 				case <-ended:
 					return
-				default:
+				case <-time.After(pause):
 				}
 				if i < writers {
 					c.ask(client, http.MethodPut, target, []byte(strings.Repeat(fmt.Sprintf("%d of %d\n", n, i), 200)))
@@ -126,6 +126,8 @@ func (c *crowd) await(more uint64) {
 // TestDrain has nodes drained, and stopped, next to writers and readers: no request
 // fails. With UMBRA_SOAK they are 64 and 16, for quiet processors. UMBRA_DRAIN_MS is how
 // long a drain may take; not set: any time, since it says nothing on busy processors.
+// UMBRA_PAUSE_MS is how long each client waits before a request: without, they alone keep a
+// small machine busy.
 func TestDrain(t *testing.T) {
 	defaults(t)
 	writers, readers, spaces := 12, 4, 6
@@ -137,7 +139,8 @@ func TestDrain(t *testing.T) {
 	for _, m := range w.members {
 		c.urls = append(c.urls, m.server.URL)
 	}
-	stop := c.run(writers, readers)
+	pause, _ := strconv.Atoi(os.Getenv("UMBRA_PAUSE_MS"))
+	stop := c.run(writers, readers, time.Duration(pause)*time.Millisecond)
 	c.await(200)
 
 	var took []time.Duration
