@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"umbra/gitstore/remote"
 	"umbra/gitstore/sink/sinktest"
 	"umbra/internal/errs"
 	"umbra/internal/need"
@@ -315,6 +316,16 @@ func TestOpenWithoutIndex(t *testing.T) {
 	fsck(t, dir)
 	if names, err := disk.ReadDir("remote"); err != nil || len(names) > 0 {
 		t.Errorf("what was fetched in parts is still here: %v, %v", names, err)
+	}
+	// The index of the end saves time, and nothing is lost without it.
+	lost := m.Clone()
+	for _, f := range lost.Manifest().Files {
+		if strings.HasSuffix(f.Name, remote.Near) {
+			lost.Lose(f.Object)
+		}
+	}
+	if n := rounds(t, lost, "small", "d3/f3"); n != 2 {
+		t.Errorf("without the index of the end: %d fetches one after the other", n)
 	}
 }
 

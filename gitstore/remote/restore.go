@@ -109,7 +109,12 @@ func Restore(ctx context.Context, l *Log, tail *sink.Tail, to *Place) error {
 		left -= part
 		f, ok := near[to.part(&p)+Near]
 		if ok = ok && part < p.Size; ok {
-			jobs = append(jobs, func(ctx context.Context) error { return to.fetchFile(ctx, l, &f) })
+			jobs = append(jobs, func(ctx context.Context) error {
+				if err := to.fetchFile(ctx, l, &f); !errors.Is(err, sink.ErrMissing) {
+					return err
+				}
+				return nil // it saves time, and nothing else
+			})
 		}
 		jobs = append(jobs, func(ctx context.Context) error { return to.fetch(ctx, l, &p, part, ok) })
 	}

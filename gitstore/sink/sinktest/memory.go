@@ -161,6 +161,13 @@ func (m *Memory) Objects() map[string][]byte {
 	return maps.Clone(m.objects)
 }
 
+// Lose removes an object that is named.
+func (m *Memory) Lose(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.objects, name)
+}
+
 // Damaged describes each object that is named and not there, empty if all is well.
 func (m *Memory) Damaged() (out []string) {
 	m.mu.Lock()
