@@ -83,10 +83,10 @@ func Open(fsys vfs.FS, packName, idxName string, opt Options) (*Pack, error) {
 // open opens the files, and reads what both ends of the pack say.
 func (p *Pack) open(fsys vfs.FS, packName, idxName string) (err error) {
 	size := int64(0)
-	if p.f, size, err = openSized(fsys, packName); err != nil {
+	if p.f, size, err = vfs.OpenSized(fsys, packName); err != nil {
 		return err
 	}
-	if p.idxFile, p.idxSize, err = openSized(fsys, idxName); err != nil {
+	if p.idxFile, p.idxSize, err = vfs.OpenSized(fsys, idxName); err != nil {
 		return err
 	}
 	if p.end = size - TrailerSize; p.end < HeaderSize {
@@ -101,21 +101,9 @@ func (p *Pack) open(fsys vfs.FS, packName, idxName string) (err error) {
 	return readAt(p.f, p.sum[:], p.end)
 }
 
-func openSized(fsys vfs.FS, name string) (vfs.File, int64, error) {
-	f, err := fsys.Open(name)
-	if err != nil {
-		return nil, 0, err
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return nil, 0, errors.Join(err, f.Close())
-	}
-	return f, info.Size, nil
-}
-
 // openNear opens the index of some of the objects, if there is one and it is sound.
 func (p *Pack) openNear(fsys vfs.FS, name string) error {
-	f, size, err := openSized(fsys, name)
+	f, size, err := vfs.OpenSized(fsys, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

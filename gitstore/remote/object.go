@@ -34,10 +34,10 @@ type packFiles struct {
 // OpenPack opens a pack and its index, to be put as one object.
 func OpenPack(fsys vfs.FS, packName, idxName string) (o Object, closeBoth func(), err error) {
 	p := &packFiles{}
-	if p.pack, p.at, err = openSized(fsys, packName); err != nil {
+	if p.pack, p.at, err = vfs.OpenSized(fsys, packName); err != nil {
 		return nil, nil, err
 	}
-	if p.idx, p.size, err = openSized(fsys, idxName); err != nil {
+	if p.idx, p.size, err = vfs.OpenSized(fsys, idxName); err != nil {
 		p.pack.Close()
 		return nil, nil, err
 	}
@@ -53,19 +53,6 @@ func (l *Log) PutPack(ctx context.Context, fsys vfs.FS, packName, idxName string
 	}
 	defer done()
 	return l.Put(ctx, o)
-}
-
-func openSized(fsys vfs.FS, name string) (vfs.File, int64, error) {
-	f, err := fsys.Open(name)
-	if err != nil {
-		return nil, 0, err
-	}
-	info, err := f.Stat()
-	if err != nil {
-		f.Close()
-		return nil, 0, err
-	}
-	return f, info.Size, nil
 }
 
 func (p *packFiles) Size() int64 { return p.size }
@@ -135,7 +122,7 @@ func unavailable(err error) error {
 }
 
 func verifyIdx(fsys vfs.FS, name string, p *sink.Pack) error {
-	f, size, err := openSized(fsys, name)
+	f, size, err := vfs.OpenSized(fsys, name)
 	if err != nil {
 		return err
 	}
@@ -170,7 +157,7 @@ func write(fsys vfs.FS, name string, fill func(io.Writer) error) error {
 // Sound reports whether the local files of a pack are the ones that were put: it
 // reads all of them.
 func Sound(fsys vfs.FS, p *sink.Pack, packName, idxName string) bool {
-	f, size, err := openSized(fsys, packName)
+	f, size, err := vfs.OpenSized(fsys, packName)
 	if err != nil {
 		return false
 	}

@@ -159,6 +159,19 @@ type DirEntry struct {
 	Type fs.FileMode
 }
 
+// OpenSized opens a file to read it, and returns its length in bytes.
+func OpenSized(f FS, name string) (File, int64, error) {
+	file, err := f.Open(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, 0, errors.Join(err, file.Close())
+	}
+	return file, info.Size, nil
+}
+
 // ReadFile reads a whole small file.
 func ReadFile(f FS, name string) ([]byte, error) {
 	h, err := f.Open(name)
