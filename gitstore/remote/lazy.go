@@ -175,10 +175,14 @@ func (x lazyIdx) Close() error { return nil }
 
 // ReadAt fetches the index if it is not here.
 func (x lazyIdx) ReadAt(b []byte, off int64) (int, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), fetchWait)
-	defer cancel()
-	if err := x.f.index(ctx); err != nil {
-		return 0, err
+	select {
+	case <-x.f.indexed:
+	default:
+		ctx, cancel := context.WithTimeout(context.Background(), fetchWait)
+		defer cancel()
+		if err := x.f.index(ctx); err != nil {
+			return 0, err
+		}
 	}
 	return x.File.ReadAt(b, off)
 }
@@ -194,7 +198,8 @@ func (f *lazyPack) ReadAt(b []byte, off int64) (int, error) {
 	if from := f.p.Size - pack.TrailerSize; off >= from && off+int64(len(b)) <= f.p.Size {
 		return copy(b, f.p.Sum[off-from:]), nil
 	}
-	if end := min(off+int64(len(b)), f.p.Size); off < end {
+	end := min(off+int64(len(b)), f.p.Size)
+	if _, _, ok := f.missing(off, end); off < end && ok {
 		ctx, cancel := context.WithTimeout(context.Background(), fetchWait)
 		defer cancel()
 		if err := f.fetch(ctx, &f.reading, off, end); err != nil {
