@@ -100,7 +100,7 @@ var (
 	written = []int{200, 201}
 	deleted = []int{200, 204}
 	foundOr = []int{200, 404}
-	keptOr  = []int{200, 404, 410} // of a task that somebody deletes, or whose history goes
+	keptOr  = []int{200, 404, 410} // of a task that another client deletes, or whose history goes
 	cutOr   = []int{200, 409, 410} // the same, of one that is there; a revert may meet a user's edits
 )
 
