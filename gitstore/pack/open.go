@@ -5,8 +5,9 @@ import (
 	"errors"
 	"io/fs"
 	"iter"
-	"sync"
 	"sync/atomic"
+
+	"golang.org/x/sync/singleflight"
 
 	"umbra/gitstore/cache"
 	"umbra/internal/vfs"
@@ -44,16 +45,8 @@ type Pack struct {
 	idxFile vfs.File
 	idxSize int64
 	idxOpt  IdxOptions
-	opening sync.Mutex
-	attempt *attempt            // under way; nil: none is
+	opening singleflight.Group
 	idx     atomic.Pointer[Idx] // nil until it is needed, with near
-}
-
-// attempt is one to open the index: it is set once done is closed, or err is.
-type attempt struct {
-	done chan struct{}
-	idx  *Idx
-	err  error
 }
 
 // Open opens a pack and its index and compares the number of objects and the
@@ -162,27 +155,17 @@ func (p *Pack) PackBytes() int64 { return p.end + TrailerSize }
 // Index gives the pack's index. It may have to be fetched, and is not closed by the caller.
 // Those that need it at the same time wait for one attempt, and get its error.
 func (p *Pack) Index() (*Idx, error) {
-	p.opening.Lock()
-	a := p.attempt
-	if x := p.idx.Load(); x != nil || a != nil {
-		p.opening.Unlock()
-		if x != nil {
-			return x, nil
+	_, err, _ := p.opening.Do("", func() (any, error) {
+		if p.idx.Load() != nil {
+			return nil, nil
 		}
-		<-a.done
-		return a.idx, a.err
-	}
-	a = &attempt{done: make(chan struct{})}
-	p.attempt = a
-	p.opening.Unlock()
-	a.idx, a.err = p.openIndex()
-	p.opening.Lock()
-	defer p.opening.Unlock()
-	if p.attempt = nil; a.err == nil {
-		p.idx.Store(a.idx)
-	}
-	close(a.done)
-	return a.idx, a.err
+		x, err := p.openIndex()
+		if err == nil {
+			p.idx.Store(x)
+		}
+		return nil, err
+	})
+	return p.idx.Load(), err
 }
 
 func (p *Pack) openIndex() (*Idx, error) {
