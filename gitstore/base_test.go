@@ -75,7 +75,9 @@ func TestForkContinuesHistory(t *testing.T) {
 				}
 			}
 			n := uint64(0)
+			var all []Record
 			if err := s.Records(t.Context(), 1, s.Tip().Seq, func(r Record) error {
+				all = append(all, r)
 				if n++; r.Seq != n {
 					return fmt.Errorf("record %d is number %d", n, r.Seq)
 				}
@@ -83,6 +85,7 @@ func TestForkContinuesHistory(t *testing.T) {
 			}); err != nil || n != s.Tip().Seq {
 				t.Errorf("%d records of %d: %v", n, s.Tip().Seq, err)
 			}
+			checkTouching(t, s, all)
 			rep, err := s.Verify(t.Context(), nil)
 			if err != nil || len(rep.Problems) > 0 {
 				t.Errorf("verify: %v %v", rep.Problems, err)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -36,7 +37,30 @@ func indexOf(t *testing.T, s *Store) (all []Record, byTask map[string][]Record) 
 			}
 		}
 	}
+	checkTouching(t, s, all)
 	return all, byTask
+}
+
+// checkTouching compares Touching with what all the records say, for ranges of them.
+func checkTouching(t *testing.T, s *Store, all []Record) {
+	t.Helper()
+	tip := s.Tip().Seq
+	for _, paths := range [][]string{{"f"}, {"dir/b.txt"}, {"none", "deep.txt"}, {"dir/new3.txt", "a.txt"}, nil} {
+		for from := uint64(0); from <= tip+1; from += tip/5 + 1 {
+			for to := uint64(0); to <= tip+2; to += tip/7 + 1 {
+				var want *Record
+				for i := range all {
+					if r := &all[i]; r.Seq >= from && r.Seq <= to && slices.ContainsFunc(paths, r.MayTouch) {
+						want = r
+					}
+				}
+				rec, ok, err := s.Touching(t.Context(), from, to, paths...)
+				if err != nil || ok != (want != nil) || ok && !reflect.DeepEqual(rec, *want) {
+					t.Fatalf("%q in %d to %d: %+v, %v, %v, and not %+v", paths, from, to, rec, ok, err, want)
+				}
+			}
+		}
+	}
 }
 
 // TestRecordsAreOnlyACache damages the index's files in every way that a disk

@@ -424,3 +424,34 @@ func TestSearchEndsWithItsClient(t *testing.T) {
 	})
 	s.Do("GET", "/tasks/slow/search?pattern="+url.QueryEscape(strings.Repeat("(a*)*", 1000)), nil).Expect(400)
 }
+
+// TestFilesTime has a file of a virtual workspace that thousands of later commits leave alone:
+// after a start its time is what it was, at each place that tells it.
+func TestFilesTime(t *testing.T) {
+	t.Parallel()
+	p := &project{Server: harness.Start(t, harness.Options{}), dir: t.TempDir()}
+	k := p.task(t, "kind", "virtual", "workspace", "")
+	k.put(t, "old/f", "old").want(t, 201)
+	k.put(t, "old/f", "older").want(t, 200)
+	times := func() (out []string) {
+		for _, e := range k.ask(t, "/list?path=old").want(t, 200).list(t, "entries") {
+			out = append(out, e["mtime"].(string))
+		}
+		out = append(out, k.ask(t, "/stat?path=old/f").want(t, 200).obj(t)["mtime"].(string))
+		return append(out, k.ask(t, "/content?path=old/f").want(t, 200).head("Last-Modified"))
+	}
+	before := times()
+	<-time.After(1100 * time.Millisecond) // times have whole seconds
+	for n := range 2100 {
+		status := http.StatusOK
+		if n < 30 {
+			status = http.StatusCreated
+		}
+		k.put(t, fmt.Sprintf("new/f%d", n%30), fmt.Sprint(n)).want(t, status)
+	}
+	p.Stop()
+	p.Restart()
+	if after := times(); !slices.Equal(after, before) || len(before) != 3 {
+		t.Errorf("%q before the start, %q after it", before, after)
+	}
+}

@@ -51,6 +51,7 @@ type Record struct {
 // missing or damaged is read from history again.
 const (
 	recordSize = 64
+	pathsAt    = 50 // where a record has the filter of its paths
 	File       = "records"
 	NamesFile  = "records.names"
 )
@@ -94,6 +95,10 @@ type Options struct {
 // "history_dropped".
 func ErrDropped() error {
 	return errs.New(errs.Gone, "history_dropped", "That part of the history was dropped by retention.")
+}
+
+func errDamaged(seq uint64) error {
+	return errs.New(errs.Internal, "", "the commit index is damaged at %d", seq)
 }
 
 // Index is the commit index of one history.
@@ -247,8 +252,8 @@ func (r *Index) encode(rec Record) ([]byte, error) {
 	if rec.Claims {
 		b[49] |= flagClaims
 	}
-	binary.BigEndian.PutUint16(b[50:], rec.paths) // 0 in records that are older than the filter
-	_, _ = hex.Decode(b[52:60], []byte(rec.Key))  // shorter or none: zeros
+	binary.BigEndian.PutUint16(b[pathsAt:], rec.paths) // 0 in records that are older than the filter
+	_, _ = hex.Decode(b[52:60], []byte(rec.Key))       // shorter or none: zeros
 	binary.BigEndian.PutUint32(b[60:], checkRecord(rec.Seq, b, rec.Task, rec.Subtask))
 	return b, nil
 }
@@ -273,7 +278,7 @@ func (r *Index) decode(seq uint64, b []byte) (Record, bool) {
 	}
 	rec := Record{Seq: seq, Task: r.names[task], Subtask: r.names[sub], Change: binary.BigEndian.Uint64(b[28:]),
 		Entries: binary.BigEndian.Uint32(b[36:]), WhenUnix: int64(binary.BigEndian.Uint64(b[40:])), Source: recordSources[src],
-		Reverts: b[49]&flagReverts != 0, Renames: b[49]&flagRenames != 0, Foreign: b[49]&flagForeign != 0, Claims: b[49]&flagClaims != 0, paths: binary.BigEndian.Uint16(b[50:])}
+		Reverts: b[49]&flagReverts != 0, Renames: b[49]&flagRenames != 0, Foreign: b[49]&flagForeign != 0, Claims: b[49]&flagClaims != 0, paths: binary.BigEndian.Uint16(b[pathsAt:])}
 	copy(rec.Commit[:], b)
 	if key := b[52:60]; !bytes.Equal(key, make([]byte, 8)) {
 		rec.Key = hex.EncodeToString(key)
@@ -402,7 +407,7 @@ func (r *Index) atLocked(seq uint64) (Record, error) {
 	}
 	rec, ok := r.decode(seq, b[:])
 	if !ok {
-		return rec, errs.New(errs.Internal, "", "the commit index is damaged at %d", seq)
+		return rec, errDamaged(seq)
 	}
 	return rec, nil
 }
@@ -457,7 +462,7 @@ func (r *Index) chunkLocked(from, to uint64, buf []byte) ([]Record, error) {
 	for i := 0; i < len(buf); i += recordSize {
 		rec, ok := r.decode(from+uint64(len(out)), buf[i:i+recordSize])
 		if !ok {
-			return nil, errs.New(errs.Internal, "", "the commit index is damaged at %d", from+uint64(len(out)))
+			return nil, errDamaged(from + uint64(len(out)))
 		}
 		out = append(out, rec)
 	}

@@ -38,14 +38,25 @@ func pathFilter(m *message.Message) uint16 {
 	return bits
 }
 
+// touched is a path as filters have it.
+type touched struct{ one, bit uint16 }
+
+func touchedBy(path string) touched {
+	h := hashPath(path)
+	return touched{onePath | uint16(h&(onePath-1)), 1 << (h % filterBits)}
+}
+
+// in reports whether the commit of a filter may have changed the path.
+func (t touched) in(filter uint16) bool {
+	switch {
+	case filter == 0:
+		return true
+	case filter&onePath != 0:
+		return filter == t.one
+	}
+	return filter&t.bit != 0
+}
+
 // MayTouch reports whether the commit may have changed a path, by its entries;
 // false means that it did not.
-func (rec *Record) MayTouch(path string) bool {
-	switch {
-	case rec.paths == 0:
-		return true
-	case rec.paths&onePath != 0:
-		return rec.paths == onePath|uint16(hashPath(path)&(onePath-1))
-	}
-	return rec.paths&(1<<(hashPath(path)%filterBits)) != 0
-}
+func (rec *Record) MayTouch(path string) bool { return touchedBy(path).in(rec.paths) }

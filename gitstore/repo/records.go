@@ -45,6 +45,18 @@ func (h History) Records(ctx context.Context, from, to uint64, fn func(Record) e
 	return h.r.Index.Each(ctx, from, to, fn)
 }
 
+// Touching returns the newest record of from..to whose commit may have changed one of some
+// paths; ok is false where there is none.
+func (h History) Touching(ctx context.Context, from, to uint64, paths ...string) (rec Record, ok bool, err error) {
+	return h.r.Index.Touching(ctx, from, to, paths...)
+}
+
+// IsNear reports whether neither Records nor what they name waits for a sink's store, or for
+// history to be read.
+func (h History) IsNear() bool {
+	return h.r.Index.IsFilled() && (h.r.Held == nil || len(h.r.Held.Lazy()) == 0)
+}
+
 // TaskRecords gives the records of a task's commits after the boundary, oldest
 // first; of no task for the empty id.
 func (h History) TaskRecords(ctx context.Context, task string) ([]Record, error) {

@@ -52,7 +52,11 @@ func (d *Dialect) source(c *gin.Context, ses session.Session, t target) (*source
 		w.Release()
 		return nil, noFile(err)
 	}
-	s := &source{body: f, size: f.Info.Size, blob: f.Blob, mtime: time.Unix(0, f.Info.MtimeNs), close: func() {
+	mtime := time.Unix(0, f.Info.MtimeNs)
+	if f.Info.MtimeNs == 0 {
+		mtime, _ = w.Mtime(f.Path)
+	}
+	s := &source{body: f, size: f.Info.Size, blob: f.Blob, mtime: mtime, close: func() {
 		f.Close()
 		w.Release()
 	}}

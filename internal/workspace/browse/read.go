@@ -21,7 +21,7 @@ import (
 // not change it.
 type Opened struct {
 	vfs.File
-	Info vfs.Info
+	Info vfs.Info    // its MtimeNs is 0 where only Mtime finds the time, in a history that is being fetched
 	Path wspath.Path // links resolved
 	Mode object.Mode
 	// Blob is the id of the bytes that the file had when it was opened.
@@ -99,7 +99,7 @@ func (r *Reader) openOnce(ctx context.Context, q wspath.Path) (*Opened, bool, er
 	o := &Opened{File: f, Info: info, Path: q, Mode: disk.GitMode(info)}
 	if t, ok := f.(*treefs.File); ok {
 		o.Blob = t.ID
-		r.disk.Stamp(q, &o.Info)
+		r.disk.StampNear(q, &o.Info)
 		return o, true, nil
 	}
 	if id, ok := r.disk.Index.Lookup(q, info); ok {

@@ -56,6 +56,8 @@ type medium interface {
 	blobOf(p wspath.Path, info vfs.Info) (id object.ID, known bool, err error)
 	// Stamp sets the modification time of what is at a path.
 	Stamp(p wspath.Path, info *vfs.Info)
+	// StampNear is like Stamp; 0 where the time would have to be fetched.
+	StampNear(p wspath.Path, info *vfs.Info)
 	// Wrote notes that a commit made a file what it is.
 	Wrote(e gitstore.Entry, when time.Time)
 	// GitRules returns the exclude file and the index of the project's own

@@ -107,6 +107,8 @@ func (f *folder) blobOf(p wspath.Path, info vfs.Info) (object.ID, bool, error) {
 
 func (f *folder) Stamp(wspath.Path, *vfs.Info) {}
 
+func (f *folder) StampNear(wspath.Path, *vfs.Info) {}
+
 func (f *folder) Wrote(gitstore.Entry, time.Time) {}
 
 func (f *folder) use(*gitstore.Store) {}

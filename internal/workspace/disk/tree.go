@@ -8,6 +8,7 @@ import (
 	"umbra/gitstore"
 	"umbra/gitstore/object"
 	"umbra/internal/ignore"
+	"umbra/internal/lineage"
 	"umbra/internal/rootfs"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace/treefs"
@@ -34,8 +35,8 @@ type changed struct {
 
 const (
 	maxTimes = 4096
-	// maxTimeWalk bounds how far back the change of a file is looked for; an older
-	// one is reported with the time of the last commit read.
+	// maxTimeWalk bounds how far back the change of a file is looked for without an index;
+	// an older one is reported with the time of the last commit read.
 	maxTimeWalk = 2000
 )
 
@@ -103,44 +104,91 @@ func (t *newestTree) note(p wspath.Path, c changed) {
 }
 
 // Stamp sets the time of a file's last change; 0 if the file does not exist or the
-// time is unknown. A directory's is that of the newest commit that changed it.
-func (t *newestTree) Stamp(p wspath.Path, info *vfs.Info) { info.MtimeNs = t.mtime(p) }
+// time is unknown. A directory's is that of the newest commit.
+func (t *newestTree) Stamp(p wspath.Path, info *vfs.Info) { info.MtimeNs = t.mtime(p, true) }
 
-func (t *newestTree) mtime(p wspath.Path) int64 {
-	ctx := context.Background()
+// StampNear is like Stamp, but 0 where Stamp would wait for a sink's store.
+func (t *newestTree) StampNear(p wspath.Path, info *vfs.Info) { info.MtimeNs = t.mtime(p, false) }
+
+func (t *newestTree) mtime(p wspath.Path, wait bool) int64 {
 	e, ok, err := t.store.Snapshot().Lookup(p)
 	if err != nil || !ok {
 		return 0
 	}
-	tip := t.store.Tip()
-	if e.Mode != object.Dir {
-		t.mu.Lock()
-		c, known := t.times[p]
-		t.mu.Unlock()
-		if known && c.id == e.ID && c.mode == e.Mode {
-			return c.ns
-		}
+	if e.Mode == object.Dir {
+		return t.whenOf(t.store.Tip().Commit)
 	}
-	var at int64
-	for id, n := tip.Commit, 0; n < maxTimeWalk && !id.IsZero(); n++ {
-		c, err := t.store.ReadCommit(ctx, id)
-		if err != nil {
-			break
-		}
-		snap, err := t.store.SnapshotOf(ctx, id)
-		if err != nil {
-			break
-		}
-		if was, ok, err := snap.Lookup(p); err != nil || !ok || was.ID != e.ID || was.Mode != e.Mode {
-			break
-		}
-		at, id = c.When.UnixNano(), c.Parent
-		if e.Mode == object.Dir {
-			return at
-		}
+	t.mu.Lock()
+	c, known := t.times[p]
+	t.mu.Unlock()
+	if known && c.id == e.ID && c.mode == e.Mode {
+		return c.ns
 	}
+	near := t.store.IsNear()
+	if !near && !wait {
+		return 0
+	}
+	find := t.walk
+	if near {
+		find = t.search
+	}
+	at := find(e)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.note(p, changed{e.ID, e.Mode, at})
 	return at
+}
+
+// whenOf returns the time of a commit, in nanoseconds since 1970; 0: it cannot be read.
+func (t *newestTree) whenOf(id object.ID) int64 {
+	c, err := t.store.ReadCommit(context.Background(), id)
+	if err != nil {
+		return 0
+	}
+	return c.When.UnixNano()
+}
+
+// search finds by the index of commits when a file became what it is. Of one that is older
+// than the boundary it is the boundary's time.
+func (t *newestTree) search(e gitstore.Entry) int64 {
+	ctx := context.Background()
+	for touches := lineage.NewTouches(t.store, 1, t.store.Tip().Seq); ; {
+		rec, ok, err := touches.Before(ctx, string(e.Path))
+		if err != nil {
+			return 0
+		}
+		if !ok {
+			return t.whenOf(t.store.Boundary().Commit)
+		}
+		c, err := t.store.ReadCommit(ctx, rec.Commit)
+		if err != nil {
+			return 0
+		}
+		if c.Parent.IsZero() || !t.has(c.Parent, e) {
+			return c.When.UnixNano()
+		}
+	}
+}
+
+// walk is like search, but reads commits, at most maxTimeWalk.
+func (t *newestTree) walk(e gitstore.Entry) (at int64) {
+	id := t.store.Tip().Commit
+	for n := 0; n < maxTimeWalk && !id.IsZero() && t.has(id, e); n++ {
+		c, err := t.store.ReadCommit(context.Background(), id)
+		if err != nil {
+			break
+		}
+		at, id = c.When.UnixNano(), c.Parent
+	}
+	return at
+}
+
+// has reports whether a commit has a file just so.
+func (t *newestTree) has(commit object.ID, e gitstore.Entry) bool {
+	snap, err := t.store.SnapshotOf(context.Background(), commit)
+	if err != nil {
+		return false
+	}
+	was, ok, err := snap.Lookup(e.Path)
+	return err == nil && ok && was.ID == e.ID && was.Mode == e.Mode
 }
