@@ -1,8 +1,10 @@
 package gitstore
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"umbra/gitstore/sink/sinktest"
 	"umbra/internal/need"
@@ -53,5 +55,56 @@ func TestSealBetween(t *testing.T) {
 		if data, err := s.readAt(t, fmt.Sprintf("d%d/f%d", i%7, i%40)); err != nil || string(data) != fmt.Sprintln("line", i) {
 			t.Errorf("%d: %q, %v", i, data, err)
 		}
+	}
+}
+
+// A store that is about to be closed does not wait until packs are merged.
+func TestSealAheadInterrupts(t *testing.T) {
+	m := sinktest.NewMemory()
+	s := onSink(t, m, func(o *Options) { o.MaxUnsealed = 4 * sealedAhead })
+	defer closeStore(t, s)
+	baselineOf(t, s, map[string]string{"a": "a\n"})
+	n := 0
+	for range mergeWidth {
+		for range 50 {
+			mustPut(t, s, "", fmt.Sprintf("d%d/f%d", n%7, n%40), fmt.Sprintln("line", n))
+			n++
+		}
+		need.NoError(t, s.Seal(t.Context()))
+	}
+	for bytes, _ := s.r.Held.Unsealed(); bytes < sealedAhead; bytes, _ = s.r.Held.Unsealed() {
+		mustPut(t, s, "", fmt.Sprintf("d%d/f%d", n%7, n%40), fmt.Sprintln("line", n))
+		n++
+	}
+	before := len(m.Manifest().Packs)
+	ahead := make(chan error, 1)
+	m.OnCall = func(c sinktest.Call) sinktest.Fault {
+		interrupt := s.interrupt.Load()
+		if c.Op != "swap" || interrupt == nil {
+			return sinktest.None
+		}
+		interrupted := make(chan struct{})
+		then := context.CancelFunc(func() { (*interrupt)(); close(interrupted) })
+		s.interrupt.Store(&then)
+		m.OnCall = nil
+		go func() { ahead <- s.SealAhead(t.Context()) }()
+		select {
+		case <-interrupted:
+		case <-time.After(10 * time.Second):
+			t.Error("packs are merged, and nothing interrupts it")
+		}
+		return sinktest.None
+	}
+	need.NoError(t, s.Maintain(t.Context()))
+	need.NoError(t, <-ahead)
+	if got := len(m.Manifest().Packs); got < before {
+		t.Errorf("%d packs, of %d: they were merged all the same", got, before)
+	}
+	if bytes, _ := s.r.Held.Unsealed(); bytes != 0 {
+		t.Errorf("%d bytes are not sealed", bytes)
+	}
+	need.NoError(t, s.Maintain(t.Context()))
+	if got := len(m.Manifest().Packs); got >= before {
+		t.Errorf("%d packs, of %d: they are not merged by the next run", got, before)
 	}
 }

@@ -84,6 +84,21 @@ func (s *Store) Maintain(ctx context.Context) error { return s.maintainTo(ctx, m
 func (s *Store) maintainTo(ctx context.Context, width int) error {
 	s.r.Upkeep.Maintaining.Lock()
 	defer s.r.Upkeep.Maintaining.Unlock()
+	interruptible, interrupt := context.WithCancel(ctx)
+	defer interrupt()
+	s.interrupt.Store(&interrupt)
+	defer s.interrupt.Store(nil)
+	if s.ahead.Load() > 0 {
+		return nil
+	}
+	err := s.maintainLocked(interruptible, width)
+	if interruptible.Err() != nil && ctx.Err() == nil {
+		return nil // the next run does it
+	}
+	return err
+}
+
+func (s *Store) maintainLocked(ctx context.Context, width int) error {
 	if err := s.r.WriteInfoLog(ctx); err != nil {
 		return err
 	}

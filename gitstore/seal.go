@@ -45,6 +45,11 @@ func (s *Store) SealAhead(ctx context.Context) error {
 	if bytes, _ := s.r.Held.Unsealed(); bytes < sealedAhead {
 		return nil
 	}
+	s.ahead.Add(1) // packs can be merged at any time
+	defer s.ahead.Add(-1)
+	if interrupt := s.interrupt.Load(); interrupt != nil {
+		(*interrupt)()
+	}
 	return s.Seal(ctx)
 }
 

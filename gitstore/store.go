@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"umbra/gitstore/inuse"
@@ -154,6 +155,9 @@ type Store struct {
 
 	retention retention
 	wake      chan struct{} // wakes the maintainer
+	// interrupt ends what Maintain does now; nil: nothing. While ahead is not 0 it begins nothing.
+	interrupt atomic.Pointer[context.CancelFunc]
+	ahead     atomic.Int32 // SealAhead runs so often
 	// alone: the sink's store has all that the base has; upkeep.mmu.
 	alone  bool
 	purger *purge.Purger
