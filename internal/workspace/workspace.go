@@ -279,7 +279,7 @@ func (w *Workspace) Close(ctx context.Context, why error) error {
 	w.rec.Close()
 	left := w.keeper.Settle(ctx, true)
 	err := w.lastCheckpoint(ctx, left == 0 && !w.recon.Suspected() && !w.unsettled.Load())
-	if w.keep != nil {
+	if log := w.store.Held(); w.keep != nil && (log == nil || !log.Hurried()) {
 		soon, cancel := context.WithTimeout(ctx, keepPatience)
 		w.keep(soon, false)
 		cancel()
