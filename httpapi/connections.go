@@ -60,12 +60,12 @@ func (s *Server) connState(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// closeConnections ends listening, and each connection once it has no request. When cut
-// has a value it closes those that are left.
+// closeConnections ends listening, and each connection once it has no request. It reports
+// whether all are closed; when cut has a value it waits for no more.
 //
 // Shutdown looks for connections to close at intervals of up to half a second: it is
 // called again whenever there may be one, and never waits.
-func (s *Server) closeConnections(cut <-chan time.Time) {
+func (s *Server) closeConnections(cut <-chan time.Time) (all bool) {
 	never, cancel := context.WithCancel(context.Background())
 	cancel()
 	unused := time.NewTimer(0)
@@ -76,10 +76,10 @@ func (s *Server) closeConnections(cut <-chan time.Time) {
 		case <-unused.C:
 			unused.Reset(s.closeFresh())
 		case <-cut:
-			s.http.Close()
-			return
+			return false
 		}
 	}
+	return true
 }
 
 // closeFresh closes the connections that had no request within stopFresh, and returns

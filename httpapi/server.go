@@ -221,7 +221,9 @@ func (s *Server) StopWithin(end time.Duration) (clean bool) {
 	s.stopStreams()
 	patience := time.AfterFunc(end-stopPatience, func() { s.stopPatience(stoppingProblem()) })
 	start := time.Now()
-	s.closeConnections(time.After(end - stopCut))
+	if !s.closeConnections(time.After(end - stopCut)) {
+		s.http.Close()
+	}
 	patience.Stop()
 	select {
 	case <-s.running.idle():
@@ -230,6 +232,13 @@ func (s *Server) StopWithin(end time.Duration) (clean bool) {
 	}
 	s.stopPatience(stoppingProblem())
 	return clean
+}
+
+// Refuse begins a stop that StopWithin ends: no connection is taken, streams end, and a
+// connection is closed once it has no request. It waits for that until grace is over.
+func (s *Server) Refuse(grace time.Duration) {
+	s.stopStreams()
+	s.closeConnections(time.After(grace))
 }
 
 // inflight counts the handlers that run.

@@ -449,8 +449,8 @@ func (f *Forwarder) ask(ctx context.Context, owner Owner, path string, q url.Val
 	return &errs.Error{Kind: errs.Unavailable, Code: r.Error, Detail: r.Detail}
 }
 
-// SayLeft has the other nodes send this one nothing more. It is called once this node has
-// released its workspaces, and before its listener is closed: a connection that a server
+// SayLeft has the other nodes send this one nothing more, and waits until what they have sent is
+// answered. It is called before the listener is closed: a connection that a server
 // closes may have a request on it by then, whose outcome would be unknown. Nodes that do
 // not answer until ctx ends are left.
 func (f *Forwarder) SayLeft(ctx context.Context) {

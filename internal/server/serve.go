@@ -78,8 +78,12 @@ func bounded(ctx context.Context, f func() error) error {
 	}
 }
 
-// sayPatience is for how long a node that has left waits for others to know.
-const sayPatience = 300 * time.Millisecond
+// sayPatience is for how long a node that stops waits for others to know, and for the
+// requests that they have sent it; refusePatience for those of its clients.
+const (
+	sayPatience    = 300 * time.Millisecond
+	refusePatience = 300 * time.Millisecond
+)
 
 // logPatience is for a log whose reader has stopped reading.
 const logPatience = 100 * time.Millisecond
@@ -215,13 +219,16 @@ func Serve(ctx context.Context, cfg config.Config, o Options, stdout, stderr io.
 		log.Warn("the lock file could not be written", "error", err)
 	}
 	if deps.node != nil {
+		// What was begun ends while its workspace is here: later it would wait for the next
+		// owner, and the stop for it.
+		saying, cancel := context.WithTimeout(context.Background(), sayPatience)
+		deps.sayLeft(saying)
+		cancel()
+		deps.Server.Refuse(refusePatience)
 		leaving, cancel := context.WithDeadline(context.Background(), times.left)
 		if left := deps.node.Leave(leaving); len(left) > 0 {
 			log.Warn("some workspaces were not released in time", "workspaces", len(left))
 		}
-		cancel()
-		saying, cancel := context.WithTimeout(context.Background(), sayPatience)
-		deps.sayLeft(saying)
 		cancel()
 	}
 	if !deps.Server.StopWithin(time.Until(times.requests)) {
