@@ -44,6 +44,9 @@ const (
 	fetchers = 64
 	// atOnceBytes bounds what an open fetches of packs, in bytes; indexes are in addition.
 	atOnceBytes = 8 << 20
+	// olderBytes is what an open fetches of the ends of large packs but the newest: most of
+	// what they have is older than what an open reads.
+	olderBytes = LastBytes / 2
 	// maxNear bounds the objects in an index of a pack's end, the last ones. minNear is up to
 	// which size of its own index a pack has none, in bytes: one request has both.
 	maxNear = 8192
@@ -97,7 +100,7 @@ func Restore(ctx context.Context, l *Log, tail *sink.Tail, to *Place) error {
 		}
 		return cmp.Compare(b.Through, a.Through)
 	})
-	left := int64(atOnceBytes)
+	left, ends := int64(atOnceBytes), int64(LastBytes)
 	for _, p := range first {
 		if _, err := to.FS.Lstat(to.file(&p) + ".idx"); err == nil {
 			if err := to.keep(&p); err != nil {
@@ -106,6 +109,9 @@ func Restore(ctx context.Context, l *Log, tail *sink.Tail, to *Place) error {
 			continue
 		}
 		part := min(p.Size, LastBytes, left)
+		if p.Size > LastBytes {
+			part, ends = min(part, ends), olderBytes
+		}
 		left -= part
 		f, ok := near[to.part(&p)+Near]
 		if ok = ok && part < p.Size; ok {
