@@ -131,6 +131,31 @@ func TestForkMergeAgainRenamed(t *testing.T) {
 	}
 }
 
+// A file that a fork deleted, and to whose place it moved another one, is merged again: the
+// move back that a revert of the merge made is of the other file.
+func TestForkMergeAgainReplaced(t *testing.T) {
+	for _, as := range []string{"squash", "replay"} {
+		p := newProject(t, map[string]string{"a": "a\n", "d/z": "z\n"})
+		task := p.task(t)
+		fork := p.forks(t, "/workspaces/"+task.str("workspace_id"), map[string]any{"kind": "virtual"})[0]["id"].(string)
+		p.post(t, "/tasks", map[string]any{"task_id": "f", "workspace": fork, "goal": "try"}).want(t, 201)
+		p.call(t, "DELETE", "/tasks/f/content?path=d/z", nil).want(t, 200)
+		p.post(t, "/tasks/f/move", map[string]any{"from": "a", "to": "d/z"}).want(t, 200)
+		for i := range 3 {
+			got := p.merge(t, fork, map[string]any{"as": as, "again": i > 0})
+			if has := sh(t, p.dir, "grep -rH . --exclude-dir .git ."); len(got.Conflicts) > 0 || strings.TrimSpace(has) != "./d/z:a" {
+				t.Errorf("%s, %d: %+v; there is %s", as, i, got, has)
+			}
+			p.post(t, "/tasks/"+got.Task_ID+"/revert", map[string]any{}).want(t, 200)
+			if p.read(t, "d/z") != "z\n" || p.read(t, "a") != "a\n" {
+				t.Errorf("%s, %d: reverted: %q and %q", as, i, p.read(t, "d/z"), p.read(t, "a"))
+			}
+		}
+		task.fsck(t)
+		p.Stop()
+	}
+}
+
 // What a merge moved along in the parent comes to another fork as a whole, also after a revert.
 func TestForkRebaseOfMovedAlong(t *testing.T) {
 	for _, as := range []string{"replay", "squash"} {

@@ -132,16 +132,28 @@ func (m *merger) origin(path string) string {
 	return string(was)
 }
 
-// forward returns where the renames of the target lead from a path, and those that do.
+// forward returns where the renames of the target lead from a path, and those that do. A
+// rename to where the file is has ended it: those that follow are of another one.
 func (m *merger) forward(path string) (to string, by []lineage.Move) {
 	now, last := wspath.Path(path), uint64(0)
-	for _, r := range m.moves {
+	for i, r := range m.moves {
+		if _, onto := r.Back().Follow(now); onto && r.Seq != last && !m.leaves(now, m.moves[i:]) {
+			break
+		}
 		if next, ok := r.Follow(now); ok && r.Seq != last { // a commit's renames are at one time
 			by = append(by, lineage.Move{Seq: r.Seq, Move: wspath.Move{From: now, To: next}})
 			now, last = next, r.Seq
 		}
 	}
 	return string(now), by
+}
+
+// leaves reports whether the first commit of some renames renames what is at a path.
+func (m *merger) leaves(path wspath.Path, list []lineage.Move) bool {
+	return slices.ContainsFunc(list, func(r lineage.Move) bool {
+		_, ok := r.Follow(path)
+		return ok && r.Seq == list[0].Seq
+	})
 }
 
 // gave reports whether the target renamed a file of the source itself, other than by a merge
