@@ -54,3 +54,16 @@ func TestNameOfAnother(t *testing.T) {
 	w.set("a", "elsewhere", "one") // no node has it
 	w.nodes[0].ask("GET", "/as/x", "").want(t, 403, "physical_off")
 }
+
+// A node to which another one has sent nothing yet gets nothing either once it has left: it
+// may still own workspaces.
+func TestLeftBeforeTheFirst(t *testing.T) {
+	w := newWorld(t, "n1", "n2")
+	n1, n2 := w.nodes[0], w.nodes[1]
+	n2.f.SayLeft(t.Context())
+	for _, p := range n1.f.o.Node.Peers() {
+		if p.Name == "n2" && n1.f.peer(ownerOf(p)).begin() {
+			t.Error("n1 sends n2 requests")
+		}
+	}
+}

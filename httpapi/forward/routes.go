@@ -150,7 +150,14 @@ func (f *Forwarder) left(c *gin.Context) error {
 	f.o.Node.ForgetNode(name)
 	f.mu.Lock()
 	maps.DeleteFunc(f.known, func(_ string, o Owner) bool { return o.Node == name })
+	f.mu.Unlock()
+	for _, p := range f.o.Node.Peers() {
+		if p.Name == name {
+			f.peer(ownerOf(p)) // also where nothing was sent to it yet
+		}
+	}
 	var peers []*peer // of former addresses, too
+	f.mu.Lock()
 	for _, p := range f.peers {
 		if p.name == name {
 			peers = append(peers, p)
