@@ -103,6 +103,12 @@ func TestSealAheadInterrupts(t *testing.T) {
 	if bytes, _ := s.r.Held.Unsealed(); bytes != 0 {
 		t.Errorf("%d bytes are not sealed", bytes)
 	}
+	s.ahead.Add(1) // as while SealAhead waits for its turn
+	need.NoError(t, s.Maintain(t.Context()))
+	if got := len(m.Manifest().Packs); got < before {
+		t.Errorf("%d packs, of %d: a merge began before the seal had its turn", got, before)
+	}
+	s.ahead.Add(-1)
 	need.NoError(t, s.Maintain(t.Context()))
 	if got := len(m.Manifest().Packs); got >= before {
 		t.Errorf("%d packs, of %d: they are not merged by the next run", got, before)

@@ -426,7 +426,7 @@ func TestSearchEndsWithItsClient(t *testing.T) {
 }
 
 // TestFilesTime has a file of a virtual workspace that thousands of later commits leave alone:
-// after a start its time is what it was, at each place that tells it.
+// after a start its time is what it was, wherever it is asked for.
 func TestFilesTime(t *testing.T) {
 	t.Parallel()
 	p := &project{Server: harness.Start(t, harness.Options{}), dir: t.TempDir()}

@@ -8,6 +8,10 @@ import (
 	"umbra/internal/errs"
 )
 
+// Touching reads fewTouching records first, as the one that it looks for is often near, then
+// twice as many each time, up to manyTouching.
+const fewTouching, manyTouching = 8, 1024
+
 // Touching returns the newest record of from..to whose commit may have changed one of some
 // paths; ok is false where there is none. Of others it reads the filter alone.
 func (r *Index) Touching(ctx context.Context, from, to uint64, paths ...string) (rec Record, ok bool, err error) {
@@ -18,14 +22,18 @@ func (r *Index) Touching(ctx context.Context, from, to uint64, paths ...string) 
 	for i, p := range paths {
 		want[i] = touchedBy(p)
 	}
-	buf := make([]byte, 256*recordSize)
+	var buf []byte
 	first := r.opt.First // which no drop moves in a fork
 	if r.opt.Base == nil {
 		first = r.Begin()
 	}
-	for to = min(to, r.Count()); to >= max(from, first, 1); {
+	to = min(to, r.Count())
+	for n := fewTouching; to >= max(from, first, 1); n = min(2*n, manyTouching) {
 		if err := ctx.Err(); err != nil {
 			return rec, false, errs.Wrap(err, "")
+		}
+		if len(buf) < n*recordSize {
+			buf = make([]byte, n*recordSize)
 		}
 		rec, low, ok, err := r.touching(from, to, want, buf)
 		if ok || err != nil {

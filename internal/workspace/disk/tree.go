@@ -128,14 +128,15 @@ func (t *newestTree) mtime(p wspath.Path, wait bool) int64 {
 	if !near && !wait {
 		return 0
 	}
-	find := t.walk
-	if near {
-		find = t.search
+	if !near {
+		return t.walk(e)
 	}
-	at := find(e)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.note(p, changed{e.ID, e.Mode, at})
+	at := t.search(e)
+	if at != 0 {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.note(p, changed{e.ID, e.Mode, at})
+	}
 	return at
 }
 
