@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"umbra/gitstore/packset"
 	"umbra/gitstore/sink/sinktest"
 	"umbra/internal/need"
 )
@@ -113,4 +115,23 @@ func TestSealAheadInterrupts(t *testing.T) {
 	if got := len(m.Manifest().Packs); got >= before {
 		t.Errorf("%d packs, of %d: they are not merged by the next run", got, before)
 	}
+}
+
+// TestSealsAreMerged seals so often that the publisher never publishes by itself: the packs of
+// a log that is written to all the time are merged all the same, and do not become hundreds.
+func TestSealsAreMerged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := onSink(t, sinktest.NewMemory(), func(o *Options) { o.Foreground, o.VisibleAfter = false, time.Hour })
+		defer closeStore(t, s)
+		for i := range 2 * mergeWidth {
+			mustPut(t, s, "", fmt.Sprint("f", i), "1\n")
+			need.NoError(t, s.Seal(t.Context()))
+		}
+		synctest.Wait()
+		packs := s.r.Packs.InUse()
+		packset.ReleaseAll(packs)
+		if len(packs) >= mergeWidth {
+			t.Errorf("%d packs", len(packs))
+		}
+	})
 }

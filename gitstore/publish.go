@@ -140,7 +140,6 @@ func (p *publisher) run(ctx context.Context) {
 				p.s.r.Log.Warn("publishing failed; it is retried", "error", err)
 				p.retry()
 			}
-			p.s.kickMaintainer()
 		}
 	}
 }
@@ -236,6 +235,7 @@ func (p *publisher) publishLocked(ctx context.Context) ([]refs.Failed, error) {
 	}
 	if todo.tip.Seq > 0 {
 		s.opt.Meter.Publish.Since(began)
+		s.kickMaintainer() // there is a pack more
 	}
 	p.tmu.Lock()
 	defer p.tmu.Unlock()
