@@ -13,13 +13,19 @@ export const dir = process.env.UMBRA_DIR;
 const shots = process.env.UMBRA_SHOTS;
 const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
-/** launch starts the browser, as quiet as it can be. */
-export async function launch() {
-  return chromium.launch({
-    executablePath: process.env.CHROMIUM,
-    headless: true,
-    args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"],
-  });
+/** launch starts the browser, as quiet as it can be. One that crashes while it starts, before a test has it, is started again. */
+export async function launch(again = 2) {
+  try {
+    return await chromium.launch({
+      executablePath: process.env.CHROMIUM,
+      headless: true,
+      args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"],
+    });
+  } catch (error) {
+    if (again === 0 || !/signal=SIG/.test(error.message)) throw error;
+    console.error("the browser crashed while it started", error.message);
+    return launch(again - 1);
+  }
 }
 
 /** open gives a page that fails the test for whatever it says on its console, throws, or asks of others. */
