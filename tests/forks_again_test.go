@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"umbra/tests/harness"
 )
 
 // What a revert took back of a merge is left out of later ones, which say so, and is merged
@@ -153,6 +155,60 @@ func TestForkMergeAgainReplaced(t *testing.T) {
 		}
 		task.fsck(t)
 		p.Stop()
+	}
+}
+
+// What a fork deleted after it had renamed it, and what it did to other files at the names that
+// these had, is merged again as it was merged first.
+func TestForkMergeAgainEnded(t *testing.T) {
+	p := &project{Server: harness.Start(t, harness.Options{})}
+	for i, x := range []struct {
+		parent, fork []string // path: delete it; from to: move; +path: edit
+		want         string
+	}{
+		{nil, []string{"a c", "c"}, "b=b d=d"},
+		{nil, []string{"+d", "b c", "d b", "b"}, "a=a c=b"},
+		{[]string{"b"}, []string{"+a", "b", "d b"}, "a=a+ b=d"},
+		{[]string{"a c"}, []string{"a", "d c", "+c"}, "b=b c=d+"},
+	} {
+		for _, as := range [][]string{{"squash", "squash", "replay"}, {"replay", "squash", "replay"}} {
+			k := p.task(t, "kind", "virtual", "workspace", "")
+			body := func(name string) string { return "1\n2\n3\n" + name + "\n4\n5\n6\n" }
+			for _, name := range []string{"a", "b", "d"} {
+				k.put(t, name, body(name)).want(t, 201)
+			}
+			fork := p.forks(t, "/workspaces/"+k.str("workspace_id"), map[string]any{"kind": "virtual"})[0]["id"].(string)
+			f := p.post(t, "/tasks", map[string]any{"workspace": fork, "goal": "try"}).want(t, 201).str(t, "task_id")
+			do := func(task string, ops []string) {
+				for _, op := range ops {
+					if from, to, ok := strings.Cut(op, " "); ok {
+						p.post(t, "/tasks/"+task+"/move", map[string]any{"from": from, "to": to}).want(t, 200)
+					} else if name, ok := strings.CutPrefix(op, "+"); ok {
+						was := string(p.call(t, "GET", "/tasks/"+task+"/content?path="+name, nil).want(t, 200).Body)
+						p.call(t, "PUT", "/tasks/"+task+"/content?path="+name, []byte(was+"+\n")).want(t, 200)
+					} else {
+						p.call(t, "DELETE", "/tasks/"+task+"/content?path="+op, nil).want(t, 200)
+					}
+				}
+			}
+			do(k.ID, x.parent)
+			do(f, x.fork)
+			for j := range as {
+				a := p.post(t, "/workspaces/"+fork+"/merge", map[string]any{"as": as[j], "again": j > 0})
+				var has []string
+				for _, name := range []string{"a", "b", "c", "d"} {
+					if a := p.call(t, "GET", k.file(name), nil); a.Status == 200 {
+						lines := strings.Split(string(a.Body), "\n")
+						has = append(has, name+"="+lines[3]+strings.Join(lines[7:], ""))
+					}
+				}
+				if got := strings.Join(has, " "); got != x.want || a.Status != 200 {
+					t.Errorf("%d, %v, %d: %q, not %q: %s", i, as, j, got, x.want, a.Body)
+					break
+				}
+				p.post(t, "/tasks/"+a.str(t, "task_id")+"/revert", map[string]any{}).want(t, 200)
+			}
+		}
 	}
 }
 

@@ -177,20 +177,31 @@ func (m *merger) takenBack(h *had, of source, c change) (bool, error) {
 		}
 		h.renames = append([]lineage.Move{}, list...)
 	}
-	// A squash has it under the name that a later commit gave it.
+	also := func(name wspath.Path, seq uint64) (bool, error) {
+		by, err := st.CommitAt(m.ctx, seq)
+		return err == nil && m.among(taken, string(name)) && m.among(h.taken[by], string(name)), err
+	}
+	// A squash has it under the name that a later commit gave it, or has only deleted what an
+	// earlier one renamed.
 	now, last := wspath.Path(c.path), of.seq
 	for _, r := range h.renames {
-		to, ok := r.Follow(now)
-		if !ok || r.Whole || r.Seq <= last {
-			continue
+		if to, ok := r.Follow(now); ok && !r.Whole && r.Seq > last {
+			now, last = to, r.Seq
+			if back, err := also(now, last); back || err != nil {
+				return back, err
+			}
 		}
-		now, last = to, r.Seq
-		by, err := st.CommitAt(m.ctx, r.Seq)
-		if err != nil {
-			return false, err
-		}
-		if m.among(taken, string(now)) && m.among(h.taken[by], string(now)) {
-			return true, nil
+	}
+	if c.now.Mode != 0 {
+		return false, nil
+	}
+	now, last = wspath.Path(c.path), of.seq
+	for _, r := range slices.Backward(h.renames) {
+		if from, ok := r.Back().Follow(now); ok && !r.Whole && r.Seq < last {
+			now, last = from, r.Seq
+			if back, err := also(now, last); back || err != nil {
+				return back, err
+			}
 		}
 	}
 	return false, nil

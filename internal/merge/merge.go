@@ -413,20 +413,19 @@ func (m *merger) follow(path string) (string, error) {
 		return path, err
 	}
 	if was := m.origin(path); was != path {
-		to, _ := m.forward(was)
-		if v, err := m.at(to); err != nil || v.Mode != 0 {
-			return to, err
+		if to, _ := m.forward(was); to != "" {
+			if v, err := m.at(to); err != nil || v.Mode != 0 {
+				return to, err
+			}
 		}
+	}
+	switch to, by := m.forward(path); {
+	case to == "":
+		return path, nil
+	case len(by) > 0:
+		return to, nil
 	}
 	now := wspath.Path(path)
-	for _, r := range m.moves {
-		if to, ok := r.Follow(now); ok {
-			now = to
-		}
-	}
-	if string(now) != path {
-		return string(now), nil
-	}
 	for _, r := range m.dirs { // it came after the directory was renamed
 		if to, ok := r.Follow(now); ok {
 			now = to
@@ -447,7 +446,7 @@ func (m *merger) moved(path string) (string, error) {
 		_, ok := r.Follow(wspath.Path(path))
 		return ok && r.Seq < m.seq
 	}
-	if now == path || slices.ContainsFunc(m.sent, left) {
+	if now == path || now == "" || slices.ContainsFunc(m.sent, left) {
 		return "", nil
 	}
 	if _, ok, err := m.shared.Lookup(wspath.Path(path)); err != nil || !ok {

@@ -133,17 +133,28 @@ func (m *merger) origin(path string) string {
 }
 
 // forward returns where the renames of the target lead from a path, and those that do. A
-// rename to where the file is has ended it: those that follow are of another one.
+// rename to where the file is has ended it: those that follow are of another one, until that
+// is renamed again. to is empty where another file is at the last name that the target gave
+// the file: it exists under no name.
 func (m *merger) forward(path string) (to string, by []lineage.Move) {
-	now, last := wspath.Path(path), uint64(0)
+	now, last, taken := wspath.Path(path), uint64(0), false
 	for i, r := range m.moves {
 		if _, onto := r.Back().Follow(now); onto && r.Seq != last && !m.leaves(now, m.moves[i:]) {
-			break
+			taken = true
+			continue
 		}
-		if next, ok := r.Follow(now); ok && r.Seq != last { // a commit's renames are at one time
+		next, ok := r.Follow(now)
+		switch {
+		case !ok || r.Seq == last: // a commit's renames are at one time
+		case taken:
+			taken, last = false, r.Seq
+		default:
 			by = append(by, lineage.Move{Seq: r.Seq, Move: wspath.Move{From: now, To: next}})
 			now, last = next, r.Seq
 		}
+	}
+	if taken && len(by) > 0 {
+		now = ""
 	}
 	return string(now), by
 }
@@ -161,9 +172,12 @@ func (m *merger) leaves(path wspath.Path, list []lineage.Move) bool {
 func (m *merger) gave(path string) (bool, error) {
 	for _, start := range []string{m.origin(path), path} {
 		to, by := m.forward(start)
+		if to == "" || len(by) == 0 {
+			continue
+		}
 		if _, ok, err := m.tip.Lookup(wspath.Path(to)); err != nil {
 			return false, err
-		} else if !ok || len(by) == 0 {
+		} else if !ok {
 			continue
 		}
 		given := false
