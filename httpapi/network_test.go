@@ -269,6 +269,48 @@ func TestAStopFinishesWhatWasAccepted(t *testing.T) {
 	})
 }
 
+// Refuse closes what has no request, and a request that takes longer is answered all the same.
+func TestRefuse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := make(chan struct{}, 1)
+		s := newServer(t, Options{}, Route{Method: "GET", Pattern: "/work", Handler: func(c *gin.Context) error {
+			begun <- struct{}{}
+			<-time.After(5 * time.Second)
+			c.String(200, "done")
+			return nil
+		}})
+		p := newPipes()
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(p) }()
+		kept, conn := p.dial(), p.dial()
+		fmt.Fprint(kept, "GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		if res, _ := readAnswer(t, kept); res.StatusCode != 404 || res.Close {
+			t.Error(res.StatusCode, res.Close)
+		}
+		fmt.Fprint(conn, "GET /work HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		<-begun
+		start := time.Now()
+		s.Refuse(300 * time.Millisecond)
+		if took := time.Since(start); took != 300*time.Millisecond {
+			t.Error(took)
+		}
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		if _, err := kept.Read(make([]byte, 1)); err == nil {
+			t.Error("a connection without a request is open")
+		}
+		stopped := make(chan bool)
+		go func() { stopped <- s.StopWithin(8 * time.Second) }()
+		if res, body := readAnswer(t, conn); res.StatusCode != 200 || body != "done" || !res.Close {
+			t.Error(res.StatusCode, body, res.Close)
+		}
+		if clean := <-stopped; !clean || time.Since(start) != 5*time.Second {
+			t.Error(clean, time.Since(start))
+		}
+	})
+}
+
 // A connection that has had no request for long does not hold a stop back.
 func TestAStopClosesUnused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
