@@ -29,9 +29,10 @@ const (
 	Near = ".near"
 	// SmallPack is the size up to which a pack may be fetched whole at once, in bytes.
 	SmallPack = 1 << 20
-	// blockSize is what is fetched at least, restSize what is fetched of the rest at
-	// once, in bytes.
+	// blockSize is what is fetched at least, pieceSize what is read of it at once, which
+	// divides it, restSize what is fetched of the rest at once, in bytes.
 	blockSize = 256 << 10
+	pieceSize = 32 << 10
 	restSize  = 4 << 20
 	// LastBytes is how much of a pack's end is fetched with its index, in bytes: what an
 	// open reads is to be there.
@@ -90,11 +91,7 @@ func (to *Place) openLazy(ctx context.Context, k Fetcher, p *sink.Pack, before i
 		return nil, err
 	}
 	defer r.Close()
-	data := make([]byte, p.Size-from)
-	if _, err := io.ReadFull(r, data); err != nil {
-		return nil, unavailable(err)
-	}
-	if err := f.put(data, from); err != nil {
+	if err := f.fill(r, from, p.Size); err != nil {
 		return nil, err
 	}
 	if near {
@@ -242,35 +239,44 @@ func (f *lazyPack) fetch(ctx context.Context, turn *sync.Mutex, off, end int64) 
 		if err != nil {
 			return err
 		}
-		data := make([]byte, to-from)
-		_, err = io.ReadFull(r, data)
-		if err = errors.Join(err, r.Close()); err != nil {
+		if err = errors.Join(f.fill(r, from, to), r.Close()); err != nil {
 			if ctx.Err() != nil {
 				return sink.BlobsUnavailable(err)
 			}
-			return unavailable(err)
-		}
-		if err := f.put(data, from); err != nil {
 			return err
 		}
 	}
 }
 
-// put writes the blocks of a range that are not here. One that is may have been verified, and
-// have its name, while this range was on its way.
-func (f *lazyPack) put(data []byte, from int64) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for off := 0; off < len(data); off += blockSize {
-		i := (from + int64(off)) / blockSize
-		if f.have[i] {
-			continue
+// fill reads a range of whole blocks, in pieces, and writes those that are not here.
+func (f *lazyPack) fill(r io.Reader, from, to int64) error {
+	buf := make([]byte, min(pieceSize, to-from))
+	for at := from; at < to; at += int64(len(buf)) {
+		buf = buf[:min(int64(len(buf)), to-at)]
+		if _, err := io.ReadFull(r, buf); err != nil {
+			return unavailable(err)
 		}
-		if _, err := f.WriteAt(data[off:min(off+blockSize, len(data))], i*blockSize); err != nil {
+		if err := f.put(buf, at); err != nil {
 			return err
 		}
-		f.have[i] = true
 	}
+	return nil
+}
+
+// put writes a piece of a block that is not here, and with its last piece the block is: who puts
+// that has put those before. A block that is here may have been verified, and have its name,
+// while the piece was on its way.
+func (f *lazyPack) put(piece []byte, at int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i, end := at/blockSize, at+int64(len(piece))
+	if f.have[i] {
+		return nil
+	}
+	if _, err := f.WriteAt(piece, at); err != nil {
+		return err
+	}
+	f.have[i] = end == min((i+1)*blockSize, f.p.Size)
 	return nil
 }
 

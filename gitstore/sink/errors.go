@@ -1,8 +1,10 @@
 package sink
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"umbra/internal/errs"
 )
@@ -59,6 +61,20 @@ func ReplicationOff(cause error) error {
 func BlobsUnavailable(cause error) error {
 	return &errs.Error{Kind: errs.Unavailable, Code: "blobs_unavailable", Err: join(cause, ErrRefused),
 		Detail: "The object store cannot be reached, and this needs it; nothing was done."}
+}
+
+// Body returns what reads an object's bytes, whose errors it makes BlobsUnavailable, but for that of
+// a caller that has left.
+func Body(r io.ReadCloser) io.ReadCloser { return body{r} }
+
+type body struct{ io.ReadCloser }
+
+func (b body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF && !errors.Is(err, context.Canceled) {
+		err = BlobsUnavailable(err)
+	}
+	return n, err
 }
 
 // Missing returns an ErrMissing for a client: blobs_unavailable.

@@ -227,7 +227,7 @@ func (s *Sink) Fetch(ctx context.Context, name string, off, n int64) (io.ReadClo
 	if err != nil {
 		return nil, blobError(name, err)
 	}
-	return r, nil
+	return sink.Body(r), nil
 }
 
 // The switch to another manifest: one statement, so that a reader sees the groups
