@@ -54,8 +54,11 @@ func (h History) Touching(ctx context.Context, from, to uint64, paths ...string)
 // IsNear reports whether neither Records nor what they name waits for a sink's store, or for
 // history to be read.
 func (h History) IsNear() bool {
-	return h.r.Index.IsFilled() && (h.r.Held == nil || len(h.r.Held.Lazy()) == 0)
+	return h.IsFilled() && (h.r.Held == nil || len(h.r.Held.Lazy()) == 0)
 }
+
+// IsFilled reports whether Records does not wait for history to be read.
+func (h History) IsFilled() bool { return h.r.Index.IsFilled() }
 
 // TaskRecords gives the records of a task's commits after the boundary, oldest
 // first; of no task for the empty id.

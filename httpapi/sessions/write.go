@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"io"
 	"net/http"
@@ -120,7 +121,7 @@ func (d *Dialect) put(c *gin.Context, ses session.Session, t target, op workspac
 			return noFile(err)
 		}
 		did := res.Ops[0]
-		body := written{BytesWritten: did.Size, ETag: wire.ETag(did.Blob), Mtime: mtimeAfter(ref, t, res), Created: did.Created, Commit: commitOf(res)}
+		body := written{BytesWritten: did.Size, ETag: wire.ETag(did.Blob), Mtime: mtimeAfter(c.Request.Context(), ref, t, res), Created: did.Created, Commit: commitOf(res)}
 		body.Path, body.PathEncoding = t.JSON()
 		respondWritten(c, body)
 		return nil
@@ -140,9 +141,9 @@ func respondWritten(c *gin.Context, body written) {
 
 // mtimeAfter is the time that the written file has on disk, or that of the
 // change, should it be gone again.
-func mtimeAfter(ref *task.Ref, t target, res *workspace.Result) string {
+func mtimeAfter(ctx context.Context, ref *task.Ref, t target, res *workspace.Result) string {
 	if !t.InArea() {
-		if at, ok := ref.Mtime(res.Ops[0].Path); ok {
+		if at, ok := ref.Mtime(ctx, res.Ops[0].Path); ok {
 			return stamp(at)
 		}
 	}
@@ -249,7 +250,7 @@ func (d *Dialect) replace(c *gin.Context, ses session.Session) error {
 				return err
 			}
 		}
-		respondReplaced(c, t, replaced{Replacements: e.count, ETag: wire.ETag(res.Ops[0].Blob), Mtime: mtimeAfter(ref, t, res), Commit: commitOf(res)})
+		respondReplaced(c, t, replaced{Replacements: e.count, ETag: wire.ETag(res.Ops[0].Blob), Mtime: mtimeAfter(c.Request.Context(), ref, t, res), Commit: commitOf(res)})
 		return nil
 	})
 }

@@ -53,8 +53,10 @@ func (w *Workspace) Peek(ctx context.Context, p wspath.Path) (browse.Peeked, err
 }
 
 // Mtime returns the modification time of what is at a path that Apply returned;
-// false if nothing is there any more.
-func (w *Workspace) Mtime(p wspath.Path) (time.Time, bool) { return w.reader.Mtime(p) }
+// false if nothing is there any more, or where its history cannot be read.
+func (w *Workspace) Mtime(ctx context.Context, p wspath.Path) (time.Time, bool) {
+	return w.reader.Mtime(ctx, p)
+}
 
 // List lists a directory, as browse.Reader.List does; also errs.Conflict
 // workspace_missing.

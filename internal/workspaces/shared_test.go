@@ -30,6 +30,8 @@ type shop struct {
 	cacheLimit func(cached int64) int64
 	// over is what a claim's log is used by; nil: it is used as it is.
 	over func(log sink.Sink) sink.Sink
+	// now is Options.Now.
+	now func() time.Time
 
 	mu   sync.Mutex
 	rows map[string]*shopRow
@@ -72,7 +74,7 @@ func newShop(t testing.TB) *shop { return &shop{t: t, rows: map[string]*shopRow{
 func (s *shop) server(name string, hooks ...Hooks) *clerk {
 	s.t.Helper()
 	c := &clerk{s: s, name: name, dead: make(chan struct{})}
-	m, err := NewManager(Options{DataDir: s.t.TempDir(), Records: shopRecords{&s.recs, s}, Shared: c, Server: name, CacheLimit: s.cacheLimit})
+	m, err := NewManager(Options{DataDir: s.t.TempDir(), Records: shopRecords{&s.recs, s}, Shared: c, Server: name, CacheLimit: s.cacheLimit, Now: s.now})
 	must(s.t, err)
 	c.m = m
 	for _, h := range hooks {

@@ -241,6 +241,7 @@ func TestColdOpenFigure(t *testing.T) {
 	var medians []time.Duration
 	for at, commits := range []int{100, long} {
 		owner := w.ownerOf(at)
+		w.put(owner, at, "old")
 		var writing sync.WaitGroup
 		for c := range 8 {
 			writing.Go(func() {
@@ -255,7 +256,7 @@ func TestColdOpenFigure(t *testing.T) {
 		writing.Wait()
 		w.put(owner, at, "small")
 		w.merged(at)
-		var took times
+		var took, listed, old times
 		for range opens {
 			// Nothing has it open, and all of it is in the store.
 			for _, m := range w.members {
@@ -270,7 +271,16 @@ func TestColdOpenFigure(t *testing.T) {
 			began := time.Now()
 			a := w.ask(m, "GET", "/tasks/"+w.spaces[at].task+"/content?path=small", "")
 			took = append(took, time.Since(began))
+			began = time.Now()
+			l := w.ask(m, "GET", "/tasks/"+w.spaces[at].task+"/list?path=d7", "")
+			listed = append(listed, time.Since(began))
+			began = time.Now()
+			o := w.ask(m, "GET", "/tasks/"+w.spaces[at].task+"/stat?path=old", "")
+			old = append(old, time.Since(began))
 			w.s3.Fail(blobtest.Faults{})
+			if l.err != nil || l.status != http.StatusOK || o.err != nil || o.status != http.StatusOK {
+				t.Fatalf("%v %d %s, %v %d %s", l.err, l.status, l.body, o.err, o.status, o.body)
+			}
 			if a.err != nil || a.status != http.StatusOK || len(a.body) != 3000 {
 				t.Fatalf("%v %d %s", a.err, a.status, a.body)
 			}
@@ -279,6 +289,7 @@ func TestColdOpenFigure(t *testing.T) {
 			}
 		}
 		medians = append(medians, took.at(50))
+		t.Logf("right after it, a list of 25 files that changed lately, with their times: %v; stat of the oldest file: %v", listed, old)
 		figure(t, took.at(50) <= 150*time.Millisecond && took.at(99) <= 500*time.Millisecond, "cold open at %d commits: %v (p50 ≤ 150 ms, p99 ≤ 500 ms)", commits, took)
 	}
 	figure(t, float64(medians[1]) <= 1.2*float64(medians[0]), "cold open of the long history next to the short one: %.2f", float64(medians[1])/float64(medians[0]))

@@ -37,7 +37,7 @@ type Looked struct {
 func (r *Reader) Stat(ctx context.Context, p wspath.Path) (Looked, error) {
 	l, s, err := r.stat(p)
 	if err == nil {
-		r.disk.Stamp(l.Path, &l.Info)
+		err = r.disk.Stamp(ctx, l.Path, &l.Info)
 		s.Info.MtimeNs = l.Info.MtimeNs
 	}
 	if err != nil || s.Kind != op.KindFile {
@@ -106,10 +106,12 @@ func (r *Reader) stat(p wspath.Path) (Looked, disk.Seen, error) {
 }
 
 // Mtime gives the modification time of what is at a path that Apply
-// answered with; false if nothing does any more.
-func (r *Reader) Mtime(p wspath.Path) (time.Time, bool) {
+// answered with; false if nothing does any more, or where its history cannot be read.
+func (r *Reader) Mtime(ctx context.Context, p wspath.Path) (time.Time, bool) {
 	info, err := r.disk.FS.Lstat(string(p))
-	r.disk.Stamp(p, &info)
+	if err == nil {
+		err = r.disk.Stamp(ctx, p, &info)
+	}
 	return time.Unix(0, info.MtimeNs), err == nil
 }
 

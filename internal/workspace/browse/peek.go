@@ -56,6 +56,8 @@ func (r *Reader) Peek(ctx context.Context, p wspath.Path) (Peeked, error) {
 			out.Blob, out.Info = s.ID, s.Info
 		}
 	}
-	r.disk.Stamp(p, &out.Info)
+	if err := r.disk.Stamp(ctx, p, &out.Info); err != nil {
+		return Peeked{}, err
+	}
 	return out, nil
 }

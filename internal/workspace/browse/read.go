@@ -99,7 +99,10 @@ func (r *Reader) openOnce(ctx context.Context, q wspath.Path) (*Opened, bool, er
 	o := &Opened{File: f, Info: info, Path: q, Mode: disk.GitMode(info)}
 	if t, ok := f.(*treefs.File); ok {
 		o.Blob = t.ID
-		r.disk.StampNear(q, &o.Info)
+		if err := r.disk.StampNear(ctx, q, &o.Info); err != nil {
+			f.Close()
+			return nil, false, err
+		}
 		return o, true, nil
 	}
 	if id, ok := r.disk.Index.Lookup(q, info); ok {

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -55,9 +56,9 @@ type medium interface {
 	// blobOf returns which blob a file is, where that is known without reading it.
 	blobOf(p wspath.Path, info vfs.Info) (id object.ID, known bool, err error)
 	// Stamp sets the modification time of what is at a path.
-	Stamp(p wspath.Path, info *vfs.Info)
+	Stamp(ctx context.Context, p wspath.Path, info *vfs.Info) error
 	// StampNear is like Stamp; 0 where the time would have to be fetched.
-	StampNear(p wspath.Path, info *vfs.Info)
+	StampNear(ctx context.Context, p wspath.Path, info *vfs.Info) error
 	// Wrote notes that a commit made a file what it is.
 	Wrote(e gitstore.Entry, when time.Time)
 	// GitRules returns the exclude file and the index of the project's own

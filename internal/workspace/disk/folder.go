@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -105,9 +106,9 @@ func (f *folder) blobOf(p wspath.Path, info vfs.Info) (object.ID, bool, error) {
 	return id, known, nil
 }
 
-func (f *folder) Stamp(wspath.Path, *vfs.Info) {}
+func (f *folder) Stamp(context.Context, wspath.Path, *vfs.Info) error { return nil }
 
-func (f *folder) StampNear(wspath.Path, *vfs.Info) {}
+func (f *folder) StampNear(context.Context, wspath.Path, *vfs.Info) error { return nil }
 
 func (f *folder) Wrote(gitstore.Entry, time.Time) {}
 

@@ -7,6 +7,7 @@ import (
 
 	"umbra/gitstore"
 	"umbra/gitstore/object"
+	"umbra/internal/errs"
 	"umbra/internal/ignore"
 	"umbra/internal/lineage"
 	"umbra/internal/rootfs"
@@ -35,9 +36,9 @@ type changed struct {
 
 const (
 	maxTimes = 4096
-	// maxTimeWalk bounds how far back the change of a file is looked for without an index;
-	// an older one is reported with the time of the last commit read.
-	maxTimeWalk = 2000
+	// maxWalk is how many commits are read in search of a file's change before the index of
+	// commits is waited for, which after an open from a sink is made of the whole history.
+	maxWalk = 1000
 )
 
 // openTree has the newest tree in place of a directory.
@@ -103,93 +104,123 @@ func (t *newestTree) note(p wspath.Path, c changed) {
 	t.times[p] = c
 }
 
-// Stamp sets the time of a file's last change; 0 if the file does not exist or the
-// time is unknown. A directory's is that of the newest commit.
-func (t *newestTree) Stamp(p wspath.Path, info *vfs.Info) { info.MtimeNs = t.mtime(p, true) }
+// Stamp sets the time of a file's last change; it leaves 0 where the file does not exist, or what
+// is needed of its history is damaged. A directory's is that of the newest commit. In a history
+// that is being fetched it waits for what it reads, as long as ctx lasts; errs.Unavailable where
+// a sink's store does not have it.
+func (t *newestTree) Stamp(ctx context.Context, p wspath.Path, info *vfs.Info) error {
+	return t.stamp(ctx, p, info, true)
+}
 
-// StampNear is like Stamp, but 0 where Stamp would wait for a sink's store.
-func (t *newestTree) StampNear(p wspath.Path, info *vfs.Info) { info.MtimeNs = t.mtime(p, false) }
+// StampNear is like Stamp, but leaves 0 where Stamp would wait for a sink's store.
+func (t *newestTree) StampNear(ctx context.Context, p wspath.Path, info *vfs.Info) error {
+	return t.stamp(ctx, p, info, t.store.IsNear())
+}
 
-func (t *newestTree) mtime(p wspath.Path, wait bool) int64 {
-	e, ok, err := t.store.Snapshot().Lookup(p)
+func (t *newestTree) stamp(ctx context.Context, p wspath.Path, info *vfs.Info, search bool) error {
+	ns, err := t.mtime(ctx, p, search)
+	if errs.Is(err, errs.Unavailable) || errs.Is(err, errs.Canceled) {
+		return err
+	}
+	info.MtimeNs = ns // 0 after an error
+	return nil
+}
+
+func (t *newestTree) mtime(ctx context.Context, p wspath.Path, search bool) (int64, error) {
+	tip := t.store.Tip()
+	e, ok, err := t.at(ctx, tip.Commit, p)
 	if err != nil || !ok {
-		return 0
+		return 0, err
 	}
 	if e.Mode == object.Dir {
-		return t.whenOf(t.store.Tip().Commit)
+		c, err := t.store.ReadCommit(ctx, tip.Commit)
+		if err != nil {
+			return 0, err
+		}
+		return c.When.UnixNano(), nil
+	}
+	if ns, ok := t.noted(e); ok || !search {
+		return ns, nil
+	}
+	var ns int64
+	if t.store.IsFilled() {
+		ok = false
+	} else if ns, ok, err = t.walk(ctx, tip.Commit, e); err != nil {
+		return 0, err
+	}
+	if !ok {
+		if ns, err = t.search(ctx, tip.Seq, e); err != nil {
+			return 0, err
+		}
 	}
 	t.mu.Lock()
-	c, known := t.times[p]
-	t.mu.Unlock()
-	if known && c.id == e.ID && c.mode == e.Mode {
-		return c.ns
-	}
-	near := t.store.IsNear()
-	if !near && !wait {
-		return 0
-	}
-	if !near {
-		return t.walk(e)
-	}
-	at := t.search(e)
-	if at != 0 {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.note(p, changed{e.ID, e.Mode, at})
-	}
-	return at
+	defer t.mu.Unlock()
+	t.note(p, changed{e.ID, e.Mode, ns})
+	return ns, nil
 }
 
-// whenOf returns the time of a commit, in nanoseconds since 1970; 0: it cannot be read.
-func (t *newestTree) whenOf(id object.ID) int64 {
-	c, err := t.store.ReadCommit(context.Background(), id)
-	if err != nil {
-		return 0
+// noted returns the time of a file that was asked for or written lately.
+func (t *newestTree) noted(e gitstore.Entry) (ns int64, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c, ok := t.times[e.Path]
+	if !ok || c.id != e.ID || c.mode != e.Mode {
+		return 0, false
 	}
-	return c.When.UnixNano()
+	return c.ns, true
 }
 
-// search finds by the index of commits when a file became what it is. Of one that is older
-// than the boundary it is the boundary's time.
-func (t *newestTree) search(e gitstore.Entry) int64 {
-	ctx := context.Background()
-	for touches := lineage.NewTouches(t.store, 1, t.store.Tip().Seq); ; {
+// walk finds when a file became what it is in a commit, in nanoseconds since 1970; ok is false
+// where that is not one of the maxWalk newest.
+func (t *newestTree) walk(ctx context.Context, commit object.ID, e gitstore.Entry) (ns int64, ok bool, err error) {
+	for range maxWalk {
+		c, yes, err := t.became(ctx, commit, e)
+		if err != nil {
+			return 0, false, err
+		}
+		if yes {
+			return c.When.UnixNano(), true, nil
+		}
+		commit = c.Parent
+	}
+	return 0, false, nil
+}
+
+// search is like walk, without a bound and by the index of commits, which it waits for. Of a
+// file that is older than the boundary it is the boundary's time.
+func (t *newestTree) search(ctx context.Context, from uint64, e gitstore.Entry) (int64, error) {
+	for touches := lineage.NewTouches(t.store, 1, from); ; {
 		rec, ok, err := touches.Before(ctx, string(e.Path))
 		if err != nil {
-			return 0
+			return 0, err
 		}
 		if !ok {
-			return t.whenOf(t.store.Boundary().Commit)
+			rec.Commit = t.store.Boundary().Commit
 		}
-		c, err := t.store.ReadCommit(ctx, rec.Commit)
+		c, yes, err := t.became(ctx, rec.Commit, e)
 		if err != nil {
-			return 0
+			return 0, err
 		}
-		if c.Parent.IsZero() || !t.has(c.Parent, e) {
-			return c.When.UnixNano()
+		if yes || !ok {
+			return c.When.UnixNano(), nil
 		}
 	}
 }
 
-// walk is like search, but reads commits, at most maxTimeWalk.
-func (t *newestTree) walk(e gitstore.Entry) (at int64) {
-	id := t.store.Tip().Commit
-	for n := 0; n < maxTimeWalk && !id.IsZero() && t.has(id, e); n++ {
-		c, err := t.store.ReadCommit(context.Background(), id)
-		if err != nil {
-			break
-		}
-		at, id = c.When.UnixNano(), c.Parent
+// became reads a commit that has a file, and reports whether the file became what it is in it.
+func (t *newestTree) became(ctx context.Context, commit object.ID, e gitstore.Entry) (c *gitstore.Commit, yes bool, err error) {
+	c, err = t.store.ReadCommit(ctx, commit)
+	if err != nil || c.Parent.IsZero() {
+		return c, true, err
 	}
-	return at
+	was, ok, err := t.at(ctx, c.Parent, e.Path)
+	return c, !ok || was.ID != e.ID || was.Mode != e.Mode, err
 }
 
-// has reports whether a commit has a file just so.
-func (t *newestTree) has(commit object.ID, e gitstore.Entry) bool {
-	snap, err := t.store.SnapshotOf(context.Background(), commit)
+func (t *newestTree) at(ctx context.Context, commit object.ID, p wspath.Path) (gitstore.Entry, bool, error) {
+	snap, err := t.store.SnapshotOf(ctx, commit)
 	if err != nil {
-		return false
+		return gitstore.Entry{}, false, err
 	}
-	was, ok, err := snap.Lookup(e.Path)
-	return err == nil && ok && was.ID == e.ID && was.Mode == e.Mode
+	return snap.Lookup(p)
 }
