@@ -26,13 +26,9 @@ type Store interface {
 	// before io.EOF, or an error. The caller must close the reader; ctx must last
 	// until then.
 	Get(ctx context.Context, key string) (io.ReadCloser, int64, error)
-	// GetRange returns n > 0 bytes from the offset on. An object that ends earlier
+	// GetRange is Get for n > 0 bytes from the offset on. An object that ends earlier
 	// is an error of kind TooShort.
-	GetRange(ctx context.Context, key string, offset, n int64) ([]byte, error)
-	// Stream is GetRange for what need not be in memory as a whole: a read returns all
-	// n bytes before io.EOF, or an error. The caller must close the reader; ctx must last
-	// until then.
-	Stream(ctx context.Context, key string, offset, n int64) (io.ReadCloser, error)
+	GetRange(ctx context.Context, key string, offset, n int64) (io.ReadCloser, error)
 	// Delete removes an object; one that does not exist is no error.
 	Delete(ctx context.Context, key string) error
 	// List yields the objects whose key begins with prefix and is above after, in

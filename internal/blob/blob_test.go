@@ -51,7 +51,7 @@ func TestMeasured(t *testing.T) {
 	if _, _, err := s.Get(ctx, "none"); err == nil {
 		t.Error("found")
 	}
-	if _, err := s.GetRange(ctx, "a", 2, 2); err == nil {
+	if _, err := blobtest.GetRange(ctx, s, "a", 2, 2); err == nil {
 		t.Error("read")
 	}
 	canceled, cancel := context.WithCancel(ctx)

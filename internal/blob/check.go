@@ -114,8 +114,12 @@ func probe(ctx context.Context, s Store) (err error) {
 			err = gone
 		}
 	}()
-	got, err := s.GetRange(ctx, key, 8, 4)
+	r, err := s.GetRange(ctx, key, 8, 4)
 	if err != nil {
+		return err
+	}
+	got, err := io.ReadAll(r)
+	if err = errors.Join(err, r.Close()); err != nil {
 		return err
 	}
 	if string(got) != text[8:12] {

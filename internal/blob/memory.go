@@ -73,7 +73,7 @@ func (m *Memory) Get(ctx context.Context, key string) (io.ReadCloser, int64, err
 }
 
 // GetRange implements Store.
-func (m *Memory) GetRange(ctx context.Context, key string, offset, n int64) ([]byte, error) {
+func (m *Memory) GetRange(ctx context.Context, key string, offset, n int64) (io.ReadCloser, error) {
 	if err := checkRange(key, offset, n); err != nil {
 		return nil, fail(ctx, opRange, key, Refused, err)
 	}
@@ -84,16 +84,7 @@ func (m *Memory) GetRange(ctx context.Context, key string, offset, n int64) ([]b
 	if offset+n > int64(len(data)) {
 		return nil, fail(ctx, opRange, key, TooShort, errEnds)
 	}
-	return bytes.Clone(data[offset : offset+n]), nil
-}
-
-// Stream implements Store.
-func (m *Memory) Stream(ctx context.Context, key string, offset, n int64) (io.ReadCloser, error) {
-	data, err := m.GetRange(ctx, key, offset, n)
-	if err != nil {
-		return nil, err
-	}
-	return io.NopCloser(bytes.NewReader(data)), nil
+	return io.NopCloser(bytes.NewReader(data[offset : offset+n])), nil
 }
 
 // Delete implements Store.

@@ -10,7 +10,7 @@ import (
 // store. The caller closes the reader.
 func Open(ctx context.Context, s Store, key string, off, n int64) (io.ReadCloser, error) {
 	if n > 0 {
-		return s.Stream(ctx, key, off, n)
+		return s.GetRange(ctx, key, off, n)
 	}
 	r, _, err := s.Get(ctx, key)
 	if err != nil {

@@ -85,14 +85,9 @@ func (r *measuredReader) Close() error {
 	return r.ReadCloser.Close()
 }
 
-func (m measured) GetRange(ctx context.Context, key string, offset, n int64) (data []byte, err error) {
-	defer func(began time.Time) { m.done(opRange, began, err) }(time.Now())
-	return m.Store.GetRange(ctx, key, offset, n)
-}
-
-func (m measured) Stream(ctx context.Context, key string, offset, n int64) (io.ReadCloser, error) {
+func (m measured) GetRange(ctx context.Context, key string, offset, n int64) (io.ReadCloser, error) {
 	began := time.Now()
-	r, err := m.Store.Stream(ctx, key, offset, n)
+	r, err := m.Store.GetRange(ctx, key, offset, n)
 	if err != nil {
 		m.done(opRange, began, err)
 		return nil, err

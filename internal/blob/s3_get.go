@@ -30,8 +30,8 @@ func (s *S3) Get(ctx context.Context, key string) (io.ReadCloser, int64, error) 
 	return r, r.size, nil
 }
 
-// Stream implements Store. A body that is cut off is gone on with, as Get does.
-func (s *S3) Stream(ctx context.Context, key string, offset, n int64) (io.ReadCloser, error) {
+// GetRange implements Store. A body that is cut off is gone on with, as Get does.
+func (s *S3) GetRange(ctx context.Context, key string, offset, n int64) (io.ReadCloser, error) {
 	if err := checkRange(key, offset, n); err != nil {
 		return nil, fail(ctx, opRange, key, Refused, err)
 	}
@@ -40,20 +40,6 @@ func (s *S3) Stream(ctx context.Context, key string, offset, n int64) (io.ReadCl
 		return nil, err
 	}
 	return r, nil
-}
-
-// GetRange implements Store.
-func (s *S3) GetRange(ctx context.Context, key string, offset, n int64) ([]byte, error) {
-	r, err := s.Stream(ctx, key, offset, n)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = r.Close() }()
-	data := make([]byte, n)
-	if _, err := io.ReadFull(r, data); err != nil {
-		return nil, fail(ctx, opRange, key, Unreachable, err)
-	}
-	return data, nil
 }
 
 // errNoLength is the cause where an answer does not say how long its body is.

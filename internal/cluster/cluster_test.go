@@ -18,6 +18,7 @@ import (
 	"umbra/gitstore/sink"
 	"umbra/gitstore/sink/sinktest"
 	"umbra/internal/blob"
+	"umbra/internal/blob/blobtest"
 	"umbra/internal/cluster/clustertest"
 	"umbra/internal/cluster/engine"
 	"umbra/internal/cluster/recordrow"
@@ -322,7 +323,7 @@ func testSweep(t *testing.T, p *clustertest.Pair) {
 		return name
 	}
 	there := func(name string) bool {
-		_, err := s.store.GetRange(ctx, name, 0, 1)
+		_, err := blobtest.GetRange(ctx, s.store, name, 0, 1)
 		return err == nil
 	}
 	old, kept, lost := put("old"), put("kept"), put("lost")

@@ -8,6 +8,7 @@ import (
 
 	"umbra/gitstore/object"
 	"umbra/gitstore/sink"
+	"umbra/internal/blob/blobtest"
 	"umbra/internal/cluster/clustertest"
 	"umbra/internal/need"
 )
@@ -53,7 +54,7 @@ func testErase(t *testing.T, p *clustertest.Pair) {
 		want       bool
 	}{{"never named by a former owner", former, false}, {"dropped by a merge", first, false}, {"dropped by the purge", second, false},
 		{"put before the purge", early, false}, {"of the new history", third, true}, {"put after the purge", late, true}, {"of a task's directory", area, true}} {
-		if _, err := s.store.GetRange(ctx, c.name, 0, 1); (err == nil) != c.want {
+		if _, err := blobtest.GetRange(ctx, s.store, c.name, 0, 1); (err == nil) != c.want {
 			t.Errorf("the object %s is there: %v", c.what, err == nil)
 		}
 	}

@@ -48,6 +48,16 @@ func Get(t testing.TB, s blob.Store, key string) []byte {
 	return data
 }
 
+// GetRange returns n bytes of the object of a key, from an offset on.
+func GetRange(ctx context.Context, s blob.Store, key string, offset, n int64) ([]byte, error) {
+	r, err := s.GetRange(ctx, key, offset, n)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(r)
+	return data, errors.Join(err, r.Close())
+}
+
 func get(ctx context.Context, s blob.Store, key string) ([]byte, error) {
 	r, size, err := s.Get(ctx, key)
 	if err != nil {
@@ -91,7 +101,7 @@ func testObjects(t *testing.T, s blob.Store) {
 	ctx := context.Background()
 	_, _, err := s.Get(ctx, "none")
 	want(t, err, blob.NotFound)
-	_, err = s.GetRange(ctx, "a/none", 0, 1)
+	_, err = GetRange(ctx, s, "a/none", 0, 1)
 	want(t, err, blob.NotFound)
 	for i, n := range []int{0, 1, 4096, 1 << 20, 9<<20 + 5} {
 		key, data := fmt.Sprintf("w%d/1-abc.pack", i), Bytes(uint64(n), n)
@@ -116,27 +126,17 @@ func testRanges(t *testing.T, s blob.Store) {
 	data := Bytes(7, 10_000)
 	Put(t, s, "a", data)
 	for _, at := range [][2]int64{{0, 1}, {0, 10_000}, {9_999, 1}, {5_000, 4_000}} {
-		got, err := s.GetRange(ctx, "a", at[0], at[1])
+		got, err := GetRange(ctx, s, "a", at[0], at[1])
 		if err != nil || !bytes.Equal(got, data[at[0]:at[0]+at[1]]) {
-			t.Fatal(at, err)
-		}
-		r, err := s.Stream(ctx, "a", at[0], at[1])
-		if err != nil {
-			t.Fatal(at, err)
-		}
-		if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, data[at[0]:at[0]+at[1]]) {
-			t.Fatal(at, err)
-		}
-		if err := r.Close(); err != nil {
 			t.Fatal(at, err)
 		}
 	}
 	for _, at := range [][2]int64{{0, 10_001}, {9_999, 2}, {10_000, 1}, {20_000, 1}} {
-		_, err := s.GetRange(ctx, "a", at[0], at[1])
+		_, err := GetRange(ctx, s, "a", at[0], at[1])
 		want(t, err, blob.TooShort)
 	}
 	for _, at := range [][2]int64{{-1, 1}, {0, 0}, {0, -1}, {1, 1<<63 - 1}} {
-		_, err := s.GetRange(ctx, "a", at[0], at[1])
+		_, err := GetRange(ctx, s, "a", at[0], at[1])
 		want(t, err, blob.Refused)
 	}
 }
@@ -178,7 +178,7 @@ func testKeys(t *testing.T, s blob.Store) {
 	for _, key := range []string{"", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a b", "a\nb", "ä", "+a", strings.Repeat("x", 513)} {
 		_, _, err := s.Get(ctx, key)
 		want(t, err, blob.Refused)
-		_, err = s.GetRange(ctx, key, 0, 1)
+		_, err = GetRange(ctx, s, key, 0, 1)
 		want(t, err, blob.Refused)
 		want(t, s.Put(ctx, key, strings.NewReader("x"), 1), blob.Refused)
 		want(t, s.Delete(ctx, key), blob.Refused)
@@ -208,7 +208,7 @@ func testCanceled(t *testing.T, s blob.Store) {
 	cancel(stop)
 	_, _, err := s.Get(ctx, "a")
 	errs := []error{err, s.Put(ctx, "b", strings.NewReader("x"), 1), s.Delete(ctx, "a")}
-	_, err = s.GetRange(ctx, "a", 0, 1)
+	_, err = GetRange(ctx, s, "a", 0, 1)
 	errs = append(errs, err)
 	for _, err := range s.List(ctx, "", "") {
 		errs = append(errs, err)
