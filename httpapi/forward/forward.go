@@ -516,13 +516,22 @@ func (f *Forwarder) byName(ctx context.Context, name string) (Peer, bool) {
 	}
 	is := func(p Peer) bool { return p.Name == name }
 	list := f.o.Node.Peers()
-	if !slices.ContainsFunc(list, is) && f.o.Live != nil {
-		list, _ = f.o.Live(ctx) // without the engine it is not known
+	if !slices.ContainsFunc(list, is) {
+		list, _ = f.live(ctx) // without the engine it is not known
 	}
 	if i := slices.IndexFunc(list, is); i >= 0 {
 		return list[i], true
 	}
 	return Peer{}, false
+}
+
+// live returns the live nodes as the engine has them now, with those that came since the last
+// beat.
+func (f *Forwarder) live(ctx context.Context) ([]Peer, error) {
+	if f.o.Live == nil {
+		return f.o.Node.Peers(), nil
+	}
+	return f.o.Live(ctx)
 }
 
 func ownerOf(p Peer) Owner { return Owner{Node: p.Name, Address: p.Address, URL: p.URL, Life: p.Life} }

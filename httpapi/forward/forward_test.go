@@ -540,8 +540,9 @@ func TestLargeBodyMeetsAFormerOwner(t *testing.T) {
 // another may be sending on: writes without a key have no unknown outcome.
 func TestLeft(t *testing.T) {
 	for range 20 {
-		w := newWorld(t, "n1", "n2")
-		n1, n2 := w.nodes[0], w.nodes[1]
+		w := newWorld(t)
+		patient := func(o *Options) { o.Wait = 10 * time.Second } // also on busy processors
+		n1, n2 := w.start("n1", patient), w.start("n2", patient)
 		w.set("a", "n2", "one")
 		ended, stopped := make(chan struct{}), make(chan struct{})
 		var writers sync.WaitGroup

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -83,6 +85,7 @@ type fakeNode struct {
 	looked   int
 	draining bool
 	dead     bool
+	unseen   bool // no beat has found it yet
 	f        *Forwarder
 	server   *httpapi.Server
 	log      *testlog.Buffer
@@ -142,11 +145,14 @@ func (w *world) start(name string, change ...func(*Options)) *fakeNode {
 func (n *fakeNode) Name() string { return n.name }
 func (n *fakeNode) Key() []byte  { return []byte("the cluster's key") }
 
-func (n *fakeNode) Peers() (list []Peer) {
+func (n *fakeNode) Peers() []Peer { return n.peers(false) }
+
+// peers returns the live nodes; all: also those that no beat has found yet.
+func (n *fakeNode) peers(all bool) (list []Peer) {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
 	for _, p := range n.w.nodes {
-		if !p.dead {
+		if !p.dead && (all || !p.unseen) {
 			list = append(list, Peer{Life: cmp.Or(p.former, p.life), Name: p.name, Address: p.address, URL: "http://" + p.name + ".example", Draining: p.draining})
 		}
 	}
@@ -250,6 +256,7 @@ func (n *fakeNode) Register(r *httpapi.Router) {
 	r.Handle(httpapi.Route{Method: "GET", Pattern: "/w/{ws}/long", Handler: n.long, About: one})
 	r.Handle(httpapi.Route{Method: "GET", Pattern: "/w/{ws}/stream", Handler: n.stream, About: one, Stream: true})
 	r.Handle(httpapi.Route{Method: "PUT", Pattern: "/w/{ws}/{path...}?a&b", Handler: n.put, About: one, Access: httpapi.AccessWrite, Body: httpapi.BodyRaw, MaxBody: 8 << 20, Changes: true})
+	r.Handle(httpapi.Route{Method: "GET", Pattern: "/entries", Handler: n.entries, About: httpapi.AboutNone})
 	r.Handle(httpapi.Route{Method: "POST", Pattern: "/new", Handler: n.make, About: httpapi.AboutNone, Access: httpapi.AccessWrite, Body: httpapi.BodyRaw, Changes: true})
 	r.Handle(httpapi.Route{Method: "POST", Pattern: workPath, Handler: n.work, About: httpapi.AboutNone, Body: httpapi.BodyRaw, Internal: true})
 	r.Handle(httpapi.Route{Method: "GET", Pattern: "/as/{name}", Handler: n.as, About: func(*gin.Context) (place httpapi.Place, err error) {
@@ -260,6 +267,19 @@ func (n *fakeNode) Register(r *httpapi.Router) {
 		name, err := httpapi.Param(c, "node")
 		return httpapi.Place{Node: name}, err
 	}})
+}
+
+// entries is a list with an entry of each node.
+func (n *fakeNode) entries(c *gin.Context) error {
+	where := func(string) (string, error) { return "of-" + n.name, nil }
+	if httpapi.Part(c) != nil {
+		return httpapi.ServePart(c, []string{n.name}, where, func(context.Context, string) (any, error) { return n.name, nil })
+	}
+	others, err := httpapi.Others(c)
+	if err == nil {
+		httpapi.JSON(c, http.StatusOK, slices.Sorted(maps.Keys(others)))
+	}
+	return err
 }
 
 // open claims a workspace that no node owns.

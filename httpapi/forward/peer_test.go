@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+
+	"umbra/internal/errs"
 )
 
 // A node was restarted, and the list of nodes has its former life: the end of that one ends no
@@ -65,5 +68,44 @@ func TestLeftBeforeTheFirst(t *testing.T) {
 		if p.Name == "n2" && n1.f.peer(ownerOf(p)).begin() {
 			t.Error("n1 sends n2 requests")
 		}
+	}
+}
+
+// A list with entries of every node, and the look for what nodes had, ask a node that joined after
+// the last beat; where the engine is away a list has what is known, and the look fails.
+func TestNodeOfAfterTheLastBeat(t *testing.T) {
+	w := newWorld(t)
+	n1 := w.start("n1", func(o *Options) {
+		n := o.Node.(*fakeNode)
+		o.Live = func(context.Context) (list []Peer, err error) {
+			w.locked(func() {
+				if !w.engine {
+					err = errs.New(errs.Unavailable, "engine_unavailable", "The engine is away.")
+				}
+			})
+			return n.peers(true), err
+		}
+	})
+	w.start("n2")
+	n3 := w.start("n3", func(o *Options) {
+		o.Held = func(string, []string) ([]HeldFile, error) { return []HeldFile{{Path: []byte("p"), Blob: "b"}}, nil }
+	})
+	w.set("of-n2", "n2", "one")
+	w.set("of-n3", "n3", "one")
+	w.locked(func() { n3.unseen = true })
+	entries := func(want string) {
+		t.Helper()
+		if a := n1.ask("GET", "/entries", "").want(t, 200, ""); a.body != want+"\n" {
+			t.Errorf("%s, want %s", a.body, want)
+		}
+	}
+	entries(`["n2","n3"]`)
+	if list, err := n1.f.Held("a", []string{"b"}); len(list) != 1 || err != nil {
+		t.Errorf("%v, %v", list, err)
+	}
+	w.locked(func() { w.engine = false })
+	entries(`["n2"]`)
+	if list, err := n1.f.Held("a", []string{"b"}); errs.CodeOf(err) != "engine_unavailable" {
+		t.Errorf("%v, %v", list, err)
 	}
 }

@@ -113,7 +113,10 @@ func (f *Forwarder) pieces(ctx context.Context, x *httpapi.Exchange, of []httpap
 func (f *Forwarder) Parts(x *httpapi.Exchange) (map[string]json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(x.Context(), f.o.Wait/2)
 	defer cancel()
-	peers := f.o.Node.Peers()
+	peers, err := f.live(ctx)
+	if err != nil {
+		peers = f.o.Node.Peers() // the list is returned without the engine, too
+	}
 	answers := make([]map[string]json.RawMessage, len(peers))
 	var group errgroup.Group
 	for i, p := range peers {
@@ -125,7 +128,7 @@ func (f *Forwarder) Parts(x *httpapi.Exchange) (map[string]json.RawMessage, erro
 			return err
 		})
 	}
-	err := group.Wait()
+	err = group.Wait()
 	out := map[string]json.RawMessage{}
 	for _, a := range answers {
 		maps.Copy(out, a)

@@ -412,7 +412,11 @@ func (f *Forwarder) Drop(ctx context.Context, owner Owner, workspace string, blo
 func (f *Forwarder) Held(workspace string, blobs []string) (list []HeldFile, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.o.Wait)
 	defer cancel()
-	for _, p := range f.o.Node.Peers() {
+	peers, err := f.live(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range peers {
 		for part := range slices.Chunk(blobs, maxDropped) {
 			if p.Name == f.o.Node.Name() {
 				break
