@@ -354,3 +354,30 @@ func TestRestIsFetched(t *testing.T) {
 		}
 	})
 }
+
+// A read that a store of objects does not answer in time is refused as one that it refuses.
+func TestReadWhileObjectsStall(t *testing.T) {
+	m, files := largeOnSink(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := onSink(t, m, func(o *Options) { o.Foreground = true })
+		defer closeStore(t, s)
+		refused := 0
+		m.OnCall = func(c sinktest.Call) sinktest.Fault {
+			if c.Op == "fetch" {
+				<-time.After(time.Minute)
+			}
+			return sinktest.None
+		}
+		for name := range files {
+			if _, err := s.readAt(t, name); err != nil {
+				if refused++; errs.CodeOf(err) != "blobs_unavailable" {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		}
+		m.OnCall = nil
+		if refused == 0 {
+			t.Error("nothing waited for the store")
+		}
+	})
+}

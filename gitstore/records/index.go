@@ -121,14 +121,14 @@ type Index struct {
 	tail    []Record            // records that the file could not take
 	later   []Record            // appended before the index is filled
 
-	filling  sync.Mutex // one Filled at a time
+	filling  chan struct{} // one place: one Filled at a time
 	unfilled atomic.Pointer[newest]
 }
 
 // Open opens the files, and makes them if they do not exist. Damaged parts are
 // left to Fill.
 func Open(opt Options) (*Index, error) {
-	r := &Index{opt: opt, nameNo: make(map[string]uint32), first: opt.First}
+	r := &Index{opt: opt, filling: make(chan struct{}, 1), nameNo: make(map[string]uint32), first: opt.First}
 	if opt.Base != nil {
 		r.hole = opt.First - 1
 	}
@@ -499,48 +499,6 @@ func (r *Index) Fill(ctx context.Context, seq uint64, id object.ID) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.appendLocked(missing)
-	return nil
-}
-
-// newest is the commit that an index is to be filled up to.
-type newest struct {
-	seq uint64
-	id  object.ID
-}
-
-// fewMissing is how many records FillLater reads at once.
-const fewMissing = 16
-
-// FillLater is like Fill, but where much is missing it leaves that to Filled, which
-// every method that reads records calls first.
-func (r *Index) FillLater(ctx context.Context, seq uint64, id object.ID) error {
-	if r.n >= r.first && seq <= r.n+fewMissing || seq < r.first {
-		return r.Fill(ctx, seq, id)
-	}
-	r.unfilled.Store(&newest{seq, id})
-	return nil
-}
-
-// Filled ends what FillLater left. An error is that of reading history; the next
-// call reads it again.
-func (r *Index) Filled(ctx context.Context) error {
-	if r.unfilled.Load() == nil {
-		return nil
-	}
-	r.filling.Lock()
-	defer r.filling.Unlock()
-	to := r.unfilled.Load()
-	if to == nil {
-		return nil
-	}
-	if err := r.Fill(ctx, to.seq, to.id); err != nil {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.unfilled.Store(nil)
-	r.appendLocked(r.later)
-	r.later = nil
 	return nil
 }
 

@@ -29,10 +29,9 @@ const (
 	Near = ".near"
 	// SmallPack is the size up to which a pack may be fetched whole at once, in bytes.
 	SmallPack = 1 << 20
-	// blockSize is what is fetched at least, pieceSize what is read of it at once, which
-	// divides it, restSize what is fetched of the rest at once, in bytes.
+	// blockSize is what is fetched at least, restSize what is fetched of the rest at
+	// once, in bytes.
 	blockSize = 256 << 10
-	pieceSize = 32 << 10
 	restSize  = 4 << 20
 	// LastBytes is how much of a pack's end is fetched with its index, in bytes: what an
 	// open reads is to be there.
@@ -125,10 +124,10 @@ func (f *lazyPack) index(ctx context.Context) error {
 	default:
 	}
 	r, err := f.k.Fetch(ctx, f.p.Name, f.p.Size, f.p.Idx)
-	if err != nil {
-		return err
+	if err == nil {
+		err = errors.Join(f.putIdx(r), r.Close())
 	}
-	if err := errors.Join(f.putIdx(r), r.Close()); err != nil {
+	if err != nil {
 		if ctx.Err() != nil {
 			return sink.BlobsUnavailable(err)
 		}
@@ -236,10 +235,10 @@ func (f *lazyPack) fetch(ctx context.Context, turn *sync.Mutex, off, end int64) 
 			return nil
 		}
 		r, err := f.k.Fetch(ctx, f.p.Name, from, to-from)
-		if err != nil {
-			return err
+		if err == nil {
+			err = errors.Join(f.fill(r, from, to), r.Close())
 		}
-		if err = errors.Join(f.fill(r, from, to), r.Close()); err != nil {
+		if err != nil {
 			if ctx.Err() != nil {
 				return sink.BlobsUnavailable(err)
 			}
@@ -248,36 +247,32 @@ func (f *lazyPack) fetch(ctx context.Context, turn *sync.Mutex, off, end int64) 
 	}
 }
 
-// fill reads a range of whole blocks, in pieces, and writes those that are not here.
+// fill reads a range of whole blocks, and writes those that are not here.
 func (f *lazyPack) fill(r io.Reader, from, to int64) error {
-	buf := make([]byte, min(pieceSize, to-from))
-	for at := from; at < to; at += int64(len(buf)) {
-		buf = buf[:min(int64(len(buf)), to-at)]
-		if _, err := io.ReadFull(r, buf); err != nil {
+	block := make([]byte, min(blockSize, to-from))
+	for at := from; at < to; at += blockSize {
+		block = block[:min(blockSize, to-at)]
+		if _, err := io.ReadFull(r, block); err != nil {
 			return unavailable(err)
 		}
-		if err := f.put(buf, at); err != nil {
+		if err := f.put(block, at); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// put writes a piece of a block that is not here, and with its last piece the block is: who puts
-// that has put those before. A block that is here may have been verified, and have its name,
-// while the piece was on its way.
-func (f *lazyPack) put(piece []byte, at int64) error {
+// put writes a block that is not here. One that is may have been verified, and have its name,
+// while this one was on its way.
+func (f *lazyPack) put(block []byte, at int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	i, end := at/blockSize, at+int64(len(piece))
-	if f.have[i] {
+	if f.have[at/blockSize] {
 		return nil
 	}
-	if _, err := f.WriteAt(piece, at); err != nil {
-		return err
-	}
-	f.have[i] = end == min((i+1)*blockSize, f.p.Size)
-	return nil
+	_, err := f.WriteAt(block, at)
+	f.have[at/blockSize] = err == nil
+	return err
 }
 
 // finish fetches what is missing and gives the files their names.

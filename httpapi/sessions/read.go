@@ -54,7 +54,11 @@ func (d *Dialect) source(c *gin.Context, ses session.Session, t target) (*source
 	}
 	mtime := time.Unix(0, f.Info.MtimeNs)
 	if f.Info.MtimeNs == 0 {
-		mtime, _ = w.Mtime(c.Request.Context(), f.Path)
+		if mtime, err = w.Mtime(c.Request.Context(), f.Path); err != nil {
+			f.Close()
+			w.Release()
+			return nil, noFile(err)
+		}
 	}
 	s := &source{body: f, size: f.Info.Size, blob: f.Blob, mtime: mtime, close: func() {
 		f.Close()

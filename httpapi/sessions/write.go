@@ -143,7 +143,7 @@ func respondWritten(c *gin.Context, body written) {
 // change, should it be gone again.
 func mtimeAfter(ctx context.Context, ref *task.Ref, t target, res *workspace.Result) string {
 	if !t.InArea() {
-		if at, ok := ref.Mtime(ctx, res.Ops[0].Path); ok {
+		if at, err := ref.Mtime(ctx, res.Ops[0].Path); err == nil {
 			return stamp(at)
 		}
 	}

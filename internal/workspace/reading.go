@@ -52,9 +52,9 @@ func (w *Workspace) Peek(ctx context.Context, p wspath.Path) (browse.Peeked, err
 	return w.reader.Peek(ctx, p)
 }
 
-// Mtime returns the modification time of what is at a path that Apply returned;
-// false if nothing is there any more, or where its history cannot be read.
-func (w *Workspace) Mtime(ctx context.Context, p wspath.Path) (time.Time, bool) {
+// Mtime returns the modification time of what is at a path that Apply returned. Errors as of
+// Stat.
+func (w *Workspace) Mtime(ctx context.Context, p wspath.Path) (time.Time, error) {
 	return w.reader.Mtime(ctx, p)
 }
 

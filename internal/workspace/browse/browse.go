@@ -106,13 +106,16 @@ func (r *Reader) stat(p wspath.Path) (Looked, disk.Seen, error) {
 }
 
 // Mtime gives the modification time of what is at a path that Apply
-// answered with; false if nothing does any more, or where its history cannot be read.
-func (r *Reader) Mtime(ctx context.Context, p wspath.Path) (time.Time, bool) {
+// answered with. Errors as of Stat.
+func (r *Reader) Mtime(ctx context.Context, p wspath.Path) (time.Time, error) {
 	info, err := r.disk.FS.Lstat(string(p))
 	if err == nil {
 		err = r.disk.Stamp(ctx, p, &info)
 	}
-	return time.Unix(0, info.MtimeNs), err == nil
+	if disk.IsAbsent(err) {
+		err = disk.ErrNotFound(p)
+	}
+	return time.Unix(0, info.MtimeNs), errs.Wrap(err, string(p))
 }
 
 // folderAt finds the folder that a listing is about, links followed.

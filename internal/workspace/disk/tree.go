@@ -2,11 +2,13 @@ package disk
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"umbra/gitstore"
 	"umbra/gitstore/object"
+	"umbra/gitstore/sink"
 	"umbra/internal/errs"
 	"umbra/internal/ignore"
 	"umbra/internal/lineage"
@@ -104,10 +106,10 @@ func (t *newestTree) note(p wspath.Path, c changed) {
 	t.times[p] = c
 }
 
-// Stamp sets the time of a file's last change; it leaves 0 where the file does not exist, or what
-// is needed of its history is damaged. A directory's is that of the newest commit. In a history
-// that is being fetched it waits for what it reads, as long as ctx lasts; errs.Unavailable where
-// a sink's store does not have it.
+// Stamp sets the time of a file's last change; it leaves 0 where the file does not exist, or
+// what is needed of its history is damaged, also by the disk. A directory's is that of the
+// newest commit. In a history that is being fetched it waits for what it reads, as long as ctx
+// lasts; errs.Unavailable where a sink's store does not have it.
 func (t *newestTree) Stamp(ctx context.Context, p wspath.Path, info *vfs.Info) error {
 	return t.stamp(ctx, p, info, true)
 }
@@ -119,7 +121,7 @@ func (t *newestTree) StampNear(ctx context.Context, p wspath.Path, info *vfs.Inf
 
 func (t *newestTree) stamp(ctx context.Context, p wspath.Path, info *vfs.Info, search bool) error {
 	ns, err := t.mtime(ctx, p, search)
-	if errs.Is(err, errs.Unavailable) || errs.Is(err, errs.Canceled) {
+	if errors.Is(err, sink.ErrRefused) || errs.Is(err, errs.Canceled) {
 		return err
 	}
 	info.MtimeNs = ns // 0 after an error
@@ -155,7 +157,9 @@ func (t *newestTree) mtime(ctx context.Context, p wspath.Path, search bool) (int
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.note(p, changed{e.ID, e.Mode, ns})
+	if c, ok := t.times[p]; !ok || c.id != e.ID || c.mode != e.Mode { // else it was made again meanwhile
+		t.note(p, changed{e.ID, e.Mode, ns})
+	}
 	return ns, nil
 }
 
@@ -174,6 +178,9 @@ func (t *newestTree) noted(e gitstore.Entry) (ns int64, ok bool) {
 // where that is not one of the maxWalk newest.
 func (t *newestTree) walk(ctx context.Context, commit object.ID, e gitstore.Entry) (ns int64, ok bool, err error) {
 	for range maxWalk {
+		if err := ctx.Err(); err != nil {
+			return 0, false, errs.Wrap(err, "")
+		}
 		c, yes, err := t.became(ctx, commit, e)
 		if err != nil {
 			return 0, false, err
