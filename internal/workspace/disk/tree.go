@@ -144,16 +144,9 @@ func (t *newestTree) mtime(ctx context.Context, p wspath.Path, search bool) (int
 	if ns, ok := t.noted(e); ok || !search {
 		return ns, nil
 	}
-	var ns int64
-	if t.store.IsFilled() {
-		ok = false
-	} else if ns, ok, err = t.walk(ctx, tip.Commit, e); err != nil {
+	ns, err := t.search(ctx, tip, e)
+	if err != nil {
 		return 0, err
-	}
-	if !ok {
-		if ns, err = t.search(ctx, tip.Seq, e); err != nil {
-			return 0, err
-		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -193,10 +186,16 @@ func (t *newestTree) walk(ctx context.Context, commit object.ID, e gitstore.Entr
 	return 0, false, nil
 }
 
-// search is like walk, without a bound and by the index of commits, which it waits for. Of a
-// file that is older than the boundary it is the boundary's time.
-func (t *newestTree) search(ctx context.Context, from uint64, e gitstore.Entry) (int64, error) {
-	for touches := lineage.NewTouches(t.store, 1, from); ; {
+// search is like walk, and then without a bound by the index of commits, which it waits for; the
+// walk is for where that is not made yet. Of a file that is older than the boundary it is the
+// boundary's time.
+func (t *newestTree) search(ctx context.Context, tip gitstore.Tip, e gitstore.Entry) (int64, error) {
+	if !t.store.IsFilled() {
+		if ns, ok, err := t.walk(ctx, tip.Commit, e); ok || err != nil {
+			return ns, err
+		}
+	}
+	for touches := lineage.NewTouches(t.store, 1, tip.Seq); ; {
 		rec, ok, err := touches.Before(ctx, string(e.Path))
 		if err != nil {
 			return 0, err
