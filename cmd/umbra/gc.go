@@ -87,6 +87,9 @@ func (v *verb) collect(ctx context.Context, body map[string]any) error {
 	return err
 }
 
+// moves is how often a workspace is asked for that moved to another node meanwhile.
+const moves = 3
+
 // others asks for the workspaces that other nodes of a cluster have, each alone, and adds
 // what was done to them. One that cannot be asked for is named with the error.
 func others(done *render.Collected, raw []byte, ask func(id string, into *render.Collected) ([]byte, error)) ([]byte, error) {
@@ -104,6 +107,13 @@ func others(done *render.Collected, raw []byte, ask func(id string, into *render
 		var one render.Collected
 		var more answer
 		raw, err := ask(id, &one)
+		for range moves - 1 {
+			if err != nil || len(one.Workspaces) != 1 || one.Workspaces[0].Error == nil || *one.Workspaces[0].Error != "owner_moving" {
+				break
+			}
+			one = render.Collected{}
+			raw, err = ask(id, &one)
+		}
 		if e, ok := errors.AsType[*client.Error](err); ok {
 			code := e.Code
 			raw, err = json.Marshal(map[string]any{"workspaces": []any{map[string]any{"workspace": id, "error": code}}})

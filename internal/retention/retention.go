@@ -199,7 +199,8 @@ type Result struct {
 	Waiting      int64 // bytes that go when the grace ends; of a dry run: that would go
 	DiskBytes    int64
 	Failed       error // why it could not be done
-	// Elsewhere: another server has it, and is to be asked. Nothing was done.
+	// Elsewhere: another server has it, and is to be asked. Nothing is counted here, also where
+	// some was dropped before the other took it.
 	Elsewhere bool
 }
 
@@ -248,6 +249,8 @@ func (s *Service) Collect(ctx context.Context, req Request, progress Progress) (
 			return nil, errs.Wrap(context.Cause(ctx), "")
 		case errs.Is(err, errs.NotFound):
 			continue // forgotten meanwhile
+		case len(req.Workspaces) != 1 && errs.CodeOf(err) == "owner_moving":
+			got = Result{Workspace: id, Elsewhere: true} // it was not when others were looked for
 		case err != nil:
 			s.o.Log.Warn("garbage not collected", "workspace", id, "error", err)
 			got.Failed = err

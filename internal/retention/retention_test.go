@@ -222,6 +222,37 @@ func TestOneElsewhere(t *testing.T) {
 	}
 }
 
+// moving is a server whose workspaces another one is taking.
+type moving struct{ workspaces.Shared }
+
+func (moving) Claim(context.Context, workspaces.Record) (*workspaces.Held, error) {
+	return nil, errs.New(errs.Unavailable, "owner_moving", "The workspace is moving to another server; retry.")
+}
+
+func (moving) Elsewhere(string) error { return nil }
+
+// TestMovesMeanwhile: a workspace that another server takes after others were looked for is left
+// to that one, and by its name is refused, for the next owner to be asked.
+func TestMovesMeanwhile(t *testing.T) {
+	records := &recordstest.Records{}
+	need.NoError(t, records.Put(workspaces.Record{ID: "w", Kind: "virtual", Namespace: []string{"w"}}))
+	m, err := workspaces.NewManager(workspaces.Options{DataDir: t.TempDir(), Records: records, Shared: moving{}, Server: "a"})
+	need.NoError(t, err)
+	defer m.Close(context.Background())
+	s := New(Options{Workspaces: m})
+	defer s.Close()
+	for _, name := range []string{"", "w"} {
+		req := Request{}
+		if name != "" {
+			req.Workspaces = []string{name}
+		}
+		list, err := s.Collect(t.Context(), req, nil)
+		if err != nil || len(list) != 1 || list[0].Elsewhere != (name == "") || (errs.CodeOf(list[0].Failed) == "owner_moving") != (name != "") {
+			t.Errorf("%q: %+v, %v", name, list, err)
+		}
+	}
+}
+
 // TestClockWasSet: while the clock is wrong nothing is dropped by its age, nor in
 // the first day after a start.
 func TestClockWasSet(t *testing.T) {
