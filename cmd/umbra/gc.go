@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/url"
 
@@ -87,11 +86,20 @@ func (v *verb) collect(ctx context.Context, body map[string]any) error {
 	return err
 }
 
-// moves is how often a workspace is asked for that moved to another node meanwhile.
-const moves = 3
+// settled asks for a workspace that another node of a cluster has, up to three times while it
+// moves on.
+func settled(ask func() ([]byte, error)) (raw []byte, err error) {
+	for range 3 {
+		if raw, err = ask(); client.CodeOf(err) != "owner_moving" {
+			break
+		}
+	}
+	return raw, err
+}
 
 // others asks for the workspaces that other nodes of a cluster have, each alone, and adds
-// what was done to them. One that cannot be asked for is named with the error.
+// what was done to them. One that cannot be asked for is named with the error; one that was
+// deleted meanwhile is not.
 func others(done *render.Collected, raw []byte, ask func(id string, into *render.Collected) ([]byte, error)) ([]byte, error) {
 	type answer struct {
 		Workspaces []json.RawMessage `json:"workspaces"`
@@ -105,22 +113,26 @@ func others(done *render.Collected, raw []byte, ask func(id string, into *render
 	}
 	for _, id := range done.Elsewhere {
 		var one render.Collected
-		var more answer
-		raw, err := ask(id, &one)
-		for range moves - 1 {
-			if err != nil || len(one.Workspaces) != 1 || one.Workspaces[0].Error == nil || *one.Workspaces[0].Error != "owner_moving" {
-				break
-			}
+		raw, err := settled(func() ([]byte, error) {
 			one = render.Collected{}
-			raw, err = ask(id, &one)
-		}
-		if e, ok := errors.AsType[*client.Error](err); ok {
-			code := e.Code
+			raw, err := ask(id, &one)
+			if err == nil && len(one.Workspaces) == 1 && one.Workspaces[0].Error != nil {
+				err = &client.Error{Code: *one.Workspaces[0].Error}
+			}
+			return raw, err
+		})
+		switch code := client.CodeOf(err); {
+		case code == "workspace_not_found":
+			continue
+		case code != "" && raw != nil:
+			err = nil // the answer has it
+		case code != "":
 			raw, err = json.Marshal(map[string]any{"workspaces": []any{map[string]any{"workspace": id, "error": code}}})
 			if err == nil {
 				err = json.Unmarshal(raw, &one)
 			}
 		}
+		var more answer
 		if err == nil {
 			err = json.Unmarshal(raw, &more)
 		}
@@ -136,7 +148,7 @@ func others(done *render.Collected, raw []byte, ask func(id string, into *render
 }
 
 // usedElsewhere asks for the workspaces that other nodes of a cluster have, each alone, and
-// adds what they take.
+// adds what they take; but for those that were deleted meanwhile.
 func usedElsewhere(use *render.DiskUse, raw []byte, ask func(id string, into *render.DiskUse) ([]byte, error)) ([]byte, error) {
 	var all struct {
 		Workspaces []json.RawMessage `json:"workspaces"`
@@ -149,7 +161,10 @@ func usedElsewhere(use *render.DiskUse, raw []byte, ask func(id string, into *re
 	list := all.Workspaces
 	for _, id := range use.Elsewhere {
 		var one render.DiskUse
-		raw, err := ask(id, &one)
+		raw, err := settled(func() ([]byte, error) { return ask(id, &one) })
+		if client.CodeOf(err) == "workspace_not_found" {
+			continue
+		}
 		all.Workspaces = nil
 		if err == nil {
 			err = json.Unmarshal(raw, &all)

@@ -223,7 +223,7 @@ func (s *Service) Collect(ctx context.Context, req Request, progress Progress) (
 			return nil, errs.Wrap(err, "")
 		}
 	}
-	for _, id := range ids {
+	for _, id := range req.Workspaces {
 		if _, ok, err := s.o.Workspaces.Lookup(id); err != nil {
 			return nil, err
 		} else if !ok {

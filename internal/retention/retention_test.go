@@ -250,6 +250,24 @@ func TestMovesMeanwhile(t *testing.T) {
 		if err != nil || len(list) != 1 || list[0].Elsewhere != (name == "") || (errs.CodeOf(list[0].Failed) == "owner_moving") != (name != "") {
 			t.Errorf("%q: %+v, %v", name, list, err)
 		}
+		used, others, err := s.Usage(t.Context(), name, false)
+		if len(used) != 0 || (len(others) == 1) != (name == "") || (errs.CodeOf(err) == "owner_moving") != (name != "") {
+			t.Errorf("usage of %q: %+v, %v, %v", name, used, others, err)
+		}
+	}
+}
+
+// TestUsageForgottenMeanwhile: a workspace that is deleted while the usage of all is read is
+// left out.
+func TestUsageForgottenMeanwhile(t *testing.T) {
+	g := newRig(t)
+	g.day(t, 1)
+	s := New(Options{Workspaces: g.manager, Tasks: g.tasks, Now: g.Now, Others: func(_ context.Context, ids []string) (map[string]bool, error) {
+		return nil, g.manager.Forget(t.Context(), ids[0], true)
+	}})
+	defer s.Close()
+	if used, others, err := s.Usage(t.Context(), "", false); err != nil || len(used)+len(others) != 0 {
+		t.Errorf("%+v, %v, %v", used, others, err)
 	}
 }
 

@@ -54,10 +54,16 @@ func (s *Service) Usage(ctx context.Context, of string, byTask bool) (out []Usag
 			continue
 		}
 		u, err := s.usage(ctx, id, byTask)
-		if err != nil {
+		switch {
+		case of == "" && errs.CodeOf(err) == "workspace_not_found":
+			// Forgotten meanwhile.
+		case of == "" && errs.CodeOf(err) == "owner_moving":
+			elsewhere = append(elsewhere, id) // it was not when others were looked for
+		case err != nil:
 			return nil, nil, err
+		default:
+			out = append(out, u)
 		}
-		out = append(out, u)
 	}
 	return out, elsewhere, nil
 }
