@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"log/slog"
+	"net"
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -541,12 +544,48 @@ func testLastSwitch(t *testing.T, p *clustertest.Pair) {
 	}
 }
 
+// firstOnly returns an address at which the first connection leads to target, and no later
+// one is answered.
+func firstOnly(t *testing.T, target string) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	need.NoError(t, err)
+	var held []net.Conn
+	var wg sync.WaitGroup
+	t.Cleanup(func() {
+		_ = l.Close()
+		wg.Wait()
+		for _, c := range held {
+			_ = c.Close()
+		}
+	})
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			held = append(held, c)
+			if len(held) > 1 {
+				continue
+			}
+			d, err := net.Dial("tcp", target)
+			if err != nil {
+				return
+			}
+			wg.Go(func() { defer c.Close(); _, _ = io.Copy(c, d) })
+			wg.Go(func() { defer d.Close(); _, _ = io.Copy(d, c) })
+		}
+	})
+	return l.Addr().String()
+}
+
 func testRefusals(t *testing.T, p *clustertest.Pair) {
 	url := p.A.Database(t)
 	_, empty := Look(context.Background(), Options{URL: url})
 	n := open(t, url, "n")
+	patience := 500 * time.Millisecond
 	run := func(url string) error {
-		n, err := Open(context.Background(), Options{URL: url, Name: "x", Address: "http://x", Patience: 500 * time.Millisecond})
+		n, err := Open(context.Background(), Options{URL: url, Name: "x", Address: "http://x", Patience: patience})
 		if err == nil {
 			n.abandon()
 		}
@@ -554,8 +593,13 @@ func testRefusals(t *testing.T, p *clustertest.Pair) {
 	}
 	role := "r" + strings.ReplaceAll(n.Cluster.ID, "-", "")
 	p.A.SQL("CREATE ROLE " + role + " LOGIN")
-	closed := clustertest.NewLink(t, "127.0.0.1:1")
-	closed.Refuse()
+	// A server of another version is the same one with another current_setting.
+	old := p.A.Database(t)
+	of := strings.TrimSuffix(old[strings.LastIndexByte(old, '/')+1:], "?sslmode=disable")
+	p.A.In(of).SQL(`CREATE SCHEMA old; CREATE FUNCTION old.current_setting(text) RETURNS text LANGUAGE sql
+		AS $$ SELECT CASE $1 WHEN 'server_version_num' THEN '130012' ELSE pg_catalog.current_setting($1) END $$`)
+	p.A.SQL("ALTER DATABASE " + of + " SET search_path = old, pg_catalog")
+	standby := firstOnly(t, p.B.Address())
 	for _, c := range []struct {
 		name     string
 		err      error
@@ -571,8 +615,11 @@ func testRefusals(t *testing.T, p *clustertest.Pair) {
 		{"another database", run(strings.Replace(p.A.URL(), "/postgres?", "/none?", 1)), "engine_unreachable",
 			fmt.Sprintf(`No PostgreSQL answers at %s: database "none" does not exist.`, p.A.Address()), 1},
 		{"no rights", run(strings.Replace(p.A.Database(t), "umbra@", role+"@", 1)), "engine_rights", "Role " + role + " may not create tables in schema public.", 1},
-		{"a standby alone", run(strings.Replace(url, p.A.Address(), p.B.Address(), 1)), "engine_unreachable",
-			fmt.Sprintf("No PostgreSQL answers at %s: the server is a standby.", p.B.Address()), 1},
+		{"an old server", run(old), "engine_version", "PostgreSQL 13 is too old; 14 is needed.", 1},
+		{"a standby alone, the last attempt of which is cut off", func() error {
+			patience = 2 * time.Second
+			return run(strings.Replace(url, p.A.Address(), standby, 1))
+		}(), "engine_unreachable", fmt.Sprintf("No PostgreSQL answers at %s: the server is a standby.", standby), 1},
 	} {
 		var r *Refusal
 		if !errors.As(c.err, &r) || r.Code != c.code || r.Sentence != c.sentence || r.Exit != c.exit {

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -210,16 +209,18 @@ func connect(ctx context.Context, opts Options) (*Node, error) {
 func (n *Node) reach(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, n.opts.Patience)
 	defer cancel()
+	var last error
 	for {
 		err := n.check(ctx)
 		if err == nil {
 			return nil
 		}
-		if _, final := errors.AsType[*Refusal](err); final {
-			return err
+		if last != nil && ctx.Err() != nil {
+			err = last // what an attempt met that was not cut off
 		}
-		if errors.Is(err, engine.ErrVersion) {
-			return engine.Refuse("engine_version", err, "PostgreSQL %s is too old; %d is needed.", versionIn(err), engine.Oldest)
+		last = err
+		if r, final := errors.AsType[*Refusal](err); final {
+			return r
 		}
 		select {
 		case <-time.After(200 * time.Millisecond):
@@ -264,18 +265,6 @@ func (n *Node) off(s engine.Settings) (name, value string, off bool) {
 		return "", "", false
 	}
 	return s.Off()
-}
-
-// versionIn returns the version that an engine.ErrVersion names.
-func versionIn(err error) string {
-	var v int
-	text := err.Error()
-	for i := range text {
-		if _, failed := fmt.Sscanf(text[i:], engine.ErrVersion.Error()+": %d", &v); failed == nil {
-			return fmt.Sprint(v)
-		}
-	}
-	return "?"
 }
 
 // newLife makes a life that has no lease yet.

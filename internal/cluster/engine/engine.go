@@ -8,7 +8,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"strconv"
 	"strings"
@@ -36,7 +35,6 @@ var (
 	ErrStandby  = errors.New("the server is a standby")
 	ErrOlder    = errors.New("the server is a former primary")
 	ErrReadOnly = errors.New("the server is read-only")
-	ErrVersion  = errors.New("the server's version is too old")
 
 	errNoCancel = errors.New("statements are not canceled")
 )
@@ -260,7 +258,7 @@ func examine(ctx context.Context, pg *pgconn.PgConn) (Server, error) {
 	}
 	switch {
 	case s.Version/10000 < Oldest:
-		return Server{}, fmt.Errorf("%w: %d", ErrVersion, s.Version/10000)
+		return Server{}, Refuse("engine_version", nil, "PostgreSQL %d is too old; %d is needed.", s.Version/10000, Oldest)
 	case row[1] == "t":
 		return s, ErrStandby
 	case row[4] == "on":
