@@ -238,7 +238,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		}
 		if s.r.Held != nil {
 			s.life.background.Go(func() { s.r.Held.Run(bg, s.r.Log, s.Seal) })
-			s.life.background.Go(func() { s.r.Held.FetchRest(bg, s.r.Log, s.r.Index.Filled) })
+			s.life.background.Go(func() { s.r.Held.FetchRest(bg, s.r.Log, s.r.Index.FillRest) })
 		}
 	}
 	return s, nil

@@ -116,6 +116,7 @@ type Index struct {
 	byTask  map[string][]uint32 // sequence numbers, ascending; nil until first asked for
 	keys    map[string][]uint32 // sequence numbers by Key, of the last day; nil until first asked for
 	keyed   []keyedCommit       // what keys has, ascending; the oldest leave
+	keysOf  int64               // since when keys has them, Unix seconds
 	broken  bool                // a write failed: records are read from history
 	stale   bool                // the file's records are no more true
 	tail    []Record            // records that the file could not take
@@ -123,12 +124,15 @@ type Index struct {
 
 	filling  chan struct{} // one place: one Filled at a time
 	unfilled atomic.Pointer[newest]
+	looking  chan struct{}       // one place: one search for keys at a time
+	early    map[string][]Record // those with keys up to unfilled; nil until first asked for
+	earlyOf  int64               // since when early has them, Unix seconds
 }
 
 // Open opens the files, and makes them if they do not exist. Damaged parts are
 // left to Fill.
 func Open(opt Options) (*Index, error) {
-	r := &Index{opt: opt, filling: make(chan struct{}, 1), nameNo: make(map[string]uint32), first: opt.First}
+	r := &Index{opt: opt, filling: make(chan struct{}, 1), looking: make(chan struct{}, 1), nameNo: make(map[string]uint32), first: opt.First}
 	if opt.Base != nil {
 		r.hole = opt.First - 1
 	}
@@ -383,15 +387,15 @@ func (r *Index) At(seq uint64) (Record, error) {
 	if err := r.Filled(context.Background()); err != nil {
 		return Record{}, err
 	}
+	if r.opt.Base != nil && seq > 0 && seq < r.opt.First { // which may wait for the base's history
+		return r.opt.Base.At(seq)
+	}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.atLocked(seq)
 }
 
 func (r *Index) atLocked(seq uint64) (Record, error) {
-	if seq > 0 && seq < r.first && r.opt.Base != nil {
-		return r.opt.Base.At(seq)
-	}
 	if seq > 0 && seq < r.first {
 		return Record{}, ErrDropped()
 	}
@@ -472,11 +476,19 @@ func (r *Index) chunkLocked(from, to uint64, buf []byte) ([]Record, error) {
 // Fill reads from history what the index lacks up to its newest commit, id with the
 // number seq.
 func (r *Index) Fill(ctx context.Context, seq uint64, id object.ID) error {
+	return r.fill(ctx, context.Background(), seq, id)
+}
+
+// fill is Fill until life ends.
+func (r *Index) fill(ctx, life context.Context, seq uint64, id object.ID) error {
 	if r.n > seq {
 		r.Truncate(seq)
 	}
 	var missing []Record
 	for ; seq >= r.first && seq > 0; seq-- {
+		if err := life.Err(); err != nil {
+			return errs.Wrap(err, "")
+		}
 		if seq <= r.n {
 			r.mu.RLock()
 			rec, err := r.atLocked(seq)
@@ -580,8 +592,13 @@ func (r *Index) addKey(rec Record) {
 	r.keyed = append(r.keyed, keyedCommit{key: rec.Key, seq: uint32(rec.Seq), when: rec.WhenUnix})
 }
 
+// keySlack is how much further back keys are kept than was asked for last, in seconds: a call
+// that asks for a little more does not have all read again.
+const keySlack = 2 * 60 * 60
+
 // forgetKeys drops the oldest keys that are from before a time; mu is held.
 func (r *Index) forgetKeys(before int64) {
+	r.keysOf = max(r.keysOf, before)
 	n := 0
 	for n < len(r.keyed) && r.keyed[n].when < before {
 		k := r.keyed[n]
@@ -595,15 +612,17 @@ func (r *Index) forgetKeys(before int64) {
 	r.keyed = r.keyed[n:]
 }
 
-// WithKey gives the commits since a time with a key, ascending. The first call
-// reads the records back to that time; later ones look into a map.
-func (r *Index) WithKey(prefix string, since time.Time) ([]uint32, error) {
-	if err := r.Filled(context.Background()); err != nil {
-		return nil, err
+// WithKey gives the records since a time, and maybe older ones, with a key, ascending. The
+// first call reads the records back to that time; later ones look into a map. While the index
+// is not filled, history is read that far back, and no further.
+func (r *Index) WithKey(ctx context.Context, prefix string, since time.Time) ([]Record, error) {
+	if to := r.unfilled.Load(); to != nil {
+		return r.withKeyBefore(ctx, to, prefix, since)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.keys == nil {
+	from := since.Unix() - keySlack
+	if r.keys == nil || since.Unix() < r.keysOf {
 		var found []Record
 		older := 0
 		for seq := r.n + uint64(len(r.tail)); seq >= r.first && older < lookBack; seq-- {
@@ -611,7 +630,7 @@ func (r *Index) WithKey(prefix string, since time.Time) ([]uint32, error) {
 			if err != nil {
 				return nil, err
 			}
-			if rec.WhenUnix < since.Unix() {
+			if rec.WhenUnix < from {
 				older++
 				continue
 			}
@@ -620,14 +639,21 @@ func (r *Index) WithKey(prefix string, since time.Time) ([]uint32, error) {
 				found = append(found, rec)
 			}
 		}
-		r.keys = make(map[string][]uint32)
+		r.keys, r.keyed, r.keysOf = make(map[string][]uint32), nil, from
 		for i := len(found) - 1; i >= 0; i-- {
 			r.addKey(found[i])
 		}
 	}
-	r.forgetKeys(since.Unix())
-	seqs := r.keys[prefix]
-	return seqs[:len(seqs):len(seqs)], nil
+	r.forgetKeys(from)
+	var out []Record
+	for _, seq := range r.keys[prefix] {
+		rec, err := r.atLocked(uint64(seq))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, rec)
+	}
+	return out, nil
 }
 
 // Bytes returns the room that the files take: what was dropped is a hole.

@@ -2,6 +2,8 @@ package records
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
@@ -30,6 +32,13 @@ func (r *Index) FillLater(ctx context.Context, seq uint64, id object.ID) error {
 // wait for it as long as theirs last. An error is that of reading history; the next call reads
 // it again.
 func (r *Index) Filled(ctx context.Context) error {
+	return r.filled(ctx, context.Background())
+}
+
+// FillRest is Filled for the background: it ends with ctx.
+func (r *Index) FillRest(ctx context.Context) error { return r.filled(ctx, ctx) }
+
+func (r *Index) filled(ctx, life context.Context) error {
 	if r.unfilled.Load() == nil {
 		return nil
 	}
@@ -43,13 +52,80 @@ func (r *Index) Filled(ctx context.Context) error {
 	if to == nil {
 		return nil
 	}
-	if err := r.Fill(ctx, to.seq, to.id); err != nil {
+	if err := r.fill(ctx, life, to.seq, to.id); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unfilled.Store(nil)
+	r.early = nil
 	r.appendLocked(r.later)
 	r.later = nil
 	return nil
+}
+
+// withKeyBefore is WithKey while the index is to be filled up to a commit.
+func (r *Index) withKeyBefore(ctx context.Context, to *newest, prefix string, since time.Time) ([]Record, error) {
+	select {
+	case r.looking <- struct{}{}:
+		defer func() { <-r.looking }()
+	case <-ctx.Done():
+		return nil, errs.Wrap(ctx.Err(), "")
+	}
+	r.mu.RLock()
+	early, of := r.early, r.earlyOf
+	r.mu.RUnlock()
+	if early == nil || since.Unix() < of {
+		var err error
+		of = since.Unix() - keySlack
+		if early, err = r.keysBack(ctx, to, of); err != nil {
+			return nil, err
+		}
+	}
+	r.mu.Lock()
+	if r.unfilled.Load() == nil {
+		r.mu.Unlock()
+		return r.WithKey(ctx, prefix, since)
+	}
+	defer r.mu.Unlock()
+	r.early, r.earlyOf = early, of
+	out := slices.Clone(early[prefix])
+	for _, rec := range r.later {
+		if rec.Key == prefix {
+			out = append(out, rec)
+		}
+	}
+	return out, nil
+}
+
+// keysBack reads the records with keys back to a time (Unix seconds), each key's ascending.
+func (r *Index) keysBack(ctx context.Context, to *newest, since int64) (map[string][]Record, error) {
+	found := map[string][]Record{}
+	older, filed := 0, false // filed: the file has this commit, and so those before it
+	for seq, id := to.seq, to.id; seq >= r.opt.First && seq > 0 && older < lookBack; seq-- {
+		if err := ctx.Err(); err != nil {
+			return nil, errs.Wrap(err, "")
+		}
+		r.mu.RLock()
+		rec, err := r.atLocked(seq)
+		r.mu.RUnlock()
+		if filed = filed || err == nil && rec.Commit == id; !filed {
+			rec, id, err = r.opt.Read(ctx, id)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if rec.WhenUnix < since {
+			older++
+			continue
+		}
+		older = 0
+		if rec.Key != "" {
+			found[rec.Key] = append(found[rec.Key], rec)
+		}
+	}
+	for _, list := range found {
+		slices.Reverse(list)
+	}
+	return found, nil
 }

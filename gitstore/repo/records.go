@@ -2,6 +2,7 @@ package repo
 
 import (
 	"context"
+	"slices"
 	"sort"
 	"time"
 
@@ -147,15 +148,11 @@ func (h History) FindKey(ctx context.Context, key string, since time.Time) (Reco
 	if prefix == "" {
 		return Record{}, false, nil
 	}
-	seqs, err := h.r.Index.WithKey(prefix, since)
+	recs, err := h.r.Index.WithKey(ctx, prefix, since)
 	if err != nil {
 		return Record{}, false, err
 	}
-	for i := len(seqs) - 1; i >= 0; i-- {
-		rec, err := h.r.Index.At(uint64(seqs[i]))
-		if err != nil {
-			return Record{}, false, err
-		}
+	for _, rec := range slices.Backward(recs) {
 		if rec.WhenUnix < since.Unix() {
 			continue
 		}
