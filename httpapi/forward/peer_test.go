@@ -75,9 +75,14 @@ func TestLeftBeforeTheFirst(t *testing.T) {
 // the last beat; where the engine is away a list has what is known, and the look fails.
 func TestNodeOfAfterTheLastBeat(t *testing.T) {
 	w := newWorld(t)
+	hangs := false
 	n1 := w.start("n1", func(o *Options) {
 		n := o.Node.(*fakeNode)
-		o.Live = func(context.Context) (list []Peer, err error) {
+		o.Live = func(ctx context.Context) (list []Peer, err error) {
+			if hangs {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
 			w.locked(func() {
 				if !w.engine {
 					err = errs.New(errs.Unavailable, "engine_unavailable", "The engine is away.")
@@ -108,4 +113,6 @@ func TestNodeOfAfterTheLastBeat(t *testing.T) {
 	if list, err := n1.f.Held("a", []string{"b"}); errs.CodeOf(err) != "engine_unavailable" {
 		t.Errorf("%v, %v", list, err)
 	}
+	hangs = true
+	entries(`["n2"]`)
 }

@@ -113,7 +113,9 @@ func (f *Forwarder) pieces(ctx context.Context, x *httpapi.Exchange, of []httpap
 func (f *Forwarder) Parts(x *httpapi.Exchange) (map[string]json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(x.Context(), f.o.Wait/2)
 	defer cancel()
-	peers, err := f.live(ctx)
+	look, done := context.WithTimeout(ctx, f.o.Wait/8) // the others are asked after it
+	peers, err := f.live(look)
+	done()
 	if err != nil {
 		peers = f.o.Node.Peers() // the list is returned without the engine, too
 	}

@@ -102,12 +102,12 @@ func (d *GC) collect(c *gin.Context) error {
 		out := collectedAll{Workspaces: []collected{}, DryRun: body.DryRun}
 		for i := range list {
 			r := &list[i]
+			if !body.DryRun && (r.Commits > 0 || r.Failed == nil && !r.Elsewhere) {
+				audit.Allowed(c.Request.Context(), audit.Retention, r.Workspace, slog.Uint64("commits", r.Commits), slog.Int("tasks", r.TasksDropped))
+			}
 			if r.Elsewhere {
 				out.Elsewhere = append(out.Elsewhere, r.Workspace)
 				continue
-			}
-			if !body.DryRun && r.Failed == nil {
-				audit.Allowed(c.Request.Context(), audit.Retention, r.Workspace, slog.Uint64("commits", r.Commits), slog.Int("tasks", r.TasksDropped))
 			}
 			one := collected{Workspace: r.Workspace, Root: wire.Text(r.Root), Commits: r.Commits, TasksDropped: r.TasksDropped, TasksCut: r.TasksCut,
 				Boundary: boundaryOf(r.Begin), Freed: r.Freed, Waiting: r.Waiting, DiskBytes: r.DiskBytes}

@@ -160,7 +160,13 @@ func (n *Node) StoreMeter() *telemetry.Ops { return n.opt.StoreMeter }
 func (n *Node) Peers() []cluster.Peer { return n.c.Peers() }
 
 // Live lists the live nodes as the engine has them now. Errors of package sink.
-func (n *Node) Live(ctx context.Context) ([]cluster.Peer, error) { return n.c.Live(ctx) }
+func (n *Node) Live(ctx context.Context) ([]cluster.Peer, error) {
+	list, err := n.c.Live(ctx)
+	if err != nil {
+		err = sink.Unavailable("unreachable", err)
+	}
+	return list, err
+}
 
 // Known reports whether a node of a name ever was one of the cluster's. Errors of
 // package sink.

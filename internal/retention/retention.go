@@ -124,13 +124,12 @@ func (s *Service) Look(ctx context.Context) {
 			return true
 		}
 		got, err := s.one(ctx, rec.ID, Request{pace: &gitstore.Pace{Rest: rest}}, nil)
-		switch {
-		case ctx.Err() != nil, errs.Is(err, errs.NotFound): // forgotten meanwhile
-		case err != nil:
-			s.o.Log.Warn("old history was not dropped; tried again later", "workspace", rec.ID, "error", err)
-		case got.Commits > 0:
+		if got.Commits > 0 {
 			s.o.Log.Info("old history dropped", "audit", true, "act", audit.Retention, "token", "", "workspace", rec.ID, "commits", got.Commits, "tasks", got.TasksDropped,
 				"freed", got.Freed, "waiting", got.Waiting)
+		}
+		if err != nil && ctx.Err() == nil && !s.forgotten(rec.ID) {
+			s.o.Log.Warn("old history was not dropped, or its room not freed; tried again later", "workspace", rec.ID, "error", err)
 		}
 		return true
 	})
@@ -199,8 +198,8 @@ type Result struct {
 	Waiting      int64 // bytes that go when the grace ends; of a dry run: that would go
 	DiskBytes    int64
 	Failed       error // why it could not be done
-	// Elsewhere: another server has it, and is to be asked. Nothing is counted here, also where
-	// some was dropped before the other took it.
+	// Elsewhere: another server has it, and is to be asked; the counts are of this one, before
+	// the other took it.
 	Elsewhere bool
 }
 
@@ -247,10 +246,10 @@ func (s *Service) Collect(ctx context.Context, req Request, progress Progress) (
 		switch {
 		case ctx.Err() != nil:
 			return nil, errs.Wrap(context.Cause(ctx), "")
-		case errs.Is(err, errs.NotFound):
-			continue // forgotten meanwhile
+		case err != nil && s.forgotten(id):
+			continue
 		case len(req.Workspaces) != 1 && errs.CodeOf(err) == "owner_moving":
-			got = Result{Workspace: id, Elsewhere: true} // it was not when others were looked for
+			got.Elsewhere = true // it was not when others were looked for
 		case err != nil:
 			s.o.Log.Warn("garbage not collected", "workspace", id, "error", err)
 			got.Failed = err
@@ -258,6 +257,13 @@ func (s *Service) Collect(ctx context.Context, req Request, progress Progress) (
 		out = append(out, got)
 	}
 	return out, nil
+}
+
+// forgotten reports whether a workspace is not known any more, which explains an error of
+// what was done to it.
+func (s *Service) forgotten(id string) bool {
+	_, known, err := s.o.Workspaces.Lookup(id)
+	return err == nil && !known
 }
 
 // others returns which of several workspaces another server has.

@@ -271,6 +271,64 @@ func TestUsageForgottenMeanwhile(t *testing.T) {
 	}
 }
 
+// away is records that cannot be read while on is set.
+type away struct {
+	recordstest.Records
+	on bool
+}
+
+func (a *away) Get(id string) (workspaces.Record, bool, error) {
+	if a.on {
+		return workspaces.Record{}, false, errs.New(errs.Unavailable, "engine_unavailable", "The engine is away.")
+	}
+	return a.Records.Get(id)
+}
+
+// TestRecordsAway: a workspace whose record cannot be read is not one that was forgotten.
+func TestRecordsAway(t *testing.T) {
+	records := &away{}
+	need.NoError(t, records.Put(workspaces.Record{ID: "w", Kind: "virtual", Namespace: []string{"w"}}))
+	m, err := workspaces.NewManager(workspaces.Options{DataDir: t.TempDir(), Records: records, Shared: moving{}, Server: "a"})
+	need.NoError(t, err)
+	defer m.Close(context.Background())
+	s := New(Options{Workspaces: m, Others: func(context.Context, []string) (map[string]bool, error) {
+		records.on = true
+		return map[string]bool{}, nil
+	}})
+	defer s.Close()
+	if used, others, err := s.Usage(t.Context(), "", false); errs.CodeOf(err) != "engine_unavailable" {
+		t.Errorf("%+v, %v, %v", used, others, err)
+	}
+	records.on = false
+	if list, err := s.Collect(t.Context(), Request{}, nil); err != nil || len(list) != 1 || errs.CodeOf(list[0].Failed) != "engine_unavailable" {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// damaged is a server whose workspaces lack an object.
+type damaged struct{ moving }
+
+func (damaged) Claim(context.Context, workspaces.Record) (*workspaces.Held, error) {
+	return nil, errs.New(errs.NotFound, "commit_not_found", "The commit does not exist.")
+}
+
+// TestCollectTellsDamage: an object that is missing is no workspace that was forgotten.
+func TestCollectTellsDamage(t *testing.T) {
+	records := &recordstest.Records{}
+	need.NoError(t, records.Put(workspaces.Record{ID: "w", Kind: "virtual", Namespace: []string{"w"}}))
+	m, err := workspaces.NewManager(workspaces.Options{DataDir: t.TempDir(), Records: records, Shared: damaged{}, Server: "a"})
+	need.NoError(t, err)
+	defer m.Close(context.Background())
+	s := New(Options{Workspaces: m})
+	defer s.Close()
+	if list, err := s.Collect(t.Context(), Request{}, nil); err != nil || len(list) != 1 || errs.CodeOf(list[0].Failed) != "commit_not_found" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if used, _, err := s.Usage(t.Context(), "", false); errs.CodeOf(err) != "commit_not_found" {
+		t.Errorf("%+v, %v", used, err)
+	}
+}
+
 // TestClockWasSet: while the clock is wrong nothing is dropped by its age, nor in
 // the first day after a start.
 func TestClockWasSet(t *testing.T) {

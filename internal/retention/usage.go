@@ -55,8 +55,7 @@ func (s *Service) Usage(ctx context.Context, of string, byTask bool) (out []Usag
 		}
 		u, err := s.usage(ctx, id, byTask)
 		switch {
-		case of == "" && errs.CodeOf(err) == "workspace_not_found":
-			// Forgotten meanwhile.
+		case of == "" && err != nil && s.forgotten(id):
 		case of == "" && errs.CodeOf(err) == "owner_moving":
 			elsewhere = append(elsewhere, id) // it was not when others were looked for
 		case err != nil:
@@ -69,7 +68,10 @@ func (s *Service) Usage(ctx context.Context, of string, byTask bool) (out []Usag
 }
 
 func (s *Service) usage(ctx context.Context, id string, byTask bool) (Usage, error) {
-	rec, ok := s.o.Workspaces.Record(id)
+	rec, ok, err := s.o.Workspaces.Lookup(id)
+	if err != nil {
+		return Usage{}, err
+	}
 	if !ok {
 		return Usage{}, errs.New(errs.NotFound, "workspace_not_found", "The workspace %q does not exist.", id)
 	}
