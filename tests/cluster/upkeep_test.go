@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"umbra/tests/harness"
 )
@@ -31,7 +32,8 @@ func TestUpkeepElsewhere(t *testing.T) {
 	verb(0, "purge", made.Workspace, "f")
 	verb(0, "gc", made.Workspace)
 	for _, act := range []string{"act=purge", "act=retention"} {
-		if !strings.Contains(n1.Log.String(), act) || strings.Contains(n2.Log.String(), act) {
+		_, told := n1.Log.Await(func(text string) bool { return strings.Contains(text, act) }, 10*time.Second)
+		if !told || strings.Contains(n2.Log.String(), act) {
 			t.Errorf("%s is not in the log of the directory's node alone", act)
 		}
 	}
