@@ -623,25 +623,13 @@ func (r *Index) WithKey(ctx context.Context, prefix string, since time.Time) ([]
 	defer r.mu.Unlock()
 	from := since.Unix() - keySlack
 	if r.keys == nil || since.Unix() < r.keysOf {
-		var found []Record
-		older := 0
-		for seq := r.n + uint64(len(r.tail)); seq >= r.first && older < lookBack; seq-- {
-			rec, err := r.atLocked(seq)
-			if err != nil {
-				return nil, err
-			}
-			if rec.WhenUnix < from {
-				older++
-				continue
-			}
-			older = 0
-			if rec.Key != "" {
-				found = append(found, rec)
-			}
+		found, err := keyedSince(from, r.first, r.n+uint64(len(r.tail)), r.atLocked)
+		if err != nil {
+			return nil, err
 		}
 		r.keys, r.keyed, r.keysOf = make(map[string][]uint32), nil, from
-		for i := len(found) - 1; i >= 0; i-- {
-			r.addKey(found[i])
+		for _, rec := range found {
+			r.addKey(rec)
 		}
 	}
 	r.forgetKeys(from)
@@ -654,6 +642,27 @@ func (r *Index) WithKey(ctx context.Context, prefix string, since time.Time) ([]
 		out = append(out, rec)
 	}
 	return out, nil
+}
+
+// keyedSince returns the records with keys of some numbers that are not from before a time (Unix
+// seconds), ascending. It calls at with descending numbers.
+func keyedSince(from int64, first, seq uint64, at func(seq uint64) (Record, error)) (found []Record, err error) {
+	for older := 0; seq >= first && seq > 0 && older < lookBack; seq-- {
+		rec, err := at(seq)
+		if err != nil {
+			return nil, err
+		}
+		if rec.WhenUnix < from {
+			older++
+			continue
+		}
+		older = 0
+		if rec.Key != "" {
+			found = append(found, rec)
+		}
+	}
+	slices.Reverse(found)
+	return found, nil
 }
 
 // Bytes returns the room that the files take: what was dropped is a hole.

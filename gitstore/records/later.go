@@ -75,19 +75,20 @@ func (r *Index) withKeyBefore(ctx context.Context, to *newest, prefix string, si
 	r.mu.RLock()
 	early, of := r.early, r.earlyOf
 	r.mu.RUnlock()
+	var err error
 	if early == nil || since.Unix() < of {
-		var err error
 		of = since.Unix() - keySlack
-		if early, err = r.keysBack(ctx, to, of); err != nil {
-			return nil, err
-		}
+		early, err = r.keysBack(ctx, to, of)
 	}
 	r.mu.Lock()
-	if r.unfilled.Load() == nil {
+	if r.unfilled.Load() == nil { // filled, and maybe dropped from, meanwhile
 		r.mu.Unlock()
 		return r.WithKey(ctx, prefix, since)
 	}
 	defer r.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
 	r.early, r.earlyOf = early, of
 	out := slices.Clone(early[prefix])
 	for _, rec := range r.later {
@@ -100,32 +101,25 @@ func (r *Index) withKeyBefore(ctx context.Context, to *newest, prefix string, si
 
 // keysBack reads the records with keys back to a time (Unix seconds), each key's ascending.
 func (r *Index) keysBack(ctx context.Context, to *newest, since int64) (map[string][]Record, error) {
-	found := map[string][]Record{}
-	older, filed := 0, false // filed: the file has this commit, and so those before it
-	for seq, id := to.seq, to.id; seq >= r.opt.First && seq > 0 && older < lookBack; seq-- {
+	id, filed := to.id, false // filed: the file has this commit, and so those before it
+	list, err := keyedSince(since, r.opt.First, to.seq, func(seq uint64) (rec Record, err error) {
 		if err := ctx.Err(); err != nil {
-			return nil, errs.Wrap(err, "")
+			return rec, errs.Wrap(err, "")
 		}
 		r.mu.RLock()
-		rec, err := r.atLocked(seq)
+		rec, err = r.atLocked(seq)
 		r.mu.RUnlock()
 		if filed = filed || err == nil && rec.Commit == id; !filed {
 			rec, id, err = r.opt.Read(ctx, id)
 		}
-		if err != nil {
-			return nil, err
-		}
-		if rec.WhenUnix < since {
-			older++
-			continue
-		}
-		older = 0
-		if rec.Key != "" {
-			found[rec.Key] = append(found[rec.Key], rec)
-		}
+		return rec, err
+	})
+	if err != nil {
+		return nil, err
 	}
-	for _, list := range found {
-		slices.Reverse(list)
+	found := map[string][]Record{}
+	for _, rec := range list {
+		found[rec.Key] = append(found[rec.Key], rec)
 	}
 	return found, nil
 }

@@ -92,7 +92,7 @@ func TestKeysBeforeFilled(t *testing.T) {
 	if got := seqs(t, r, n-5, day); !slices.Equal(got, []uint64{n - 5, n + 1}) {
 		t.Errorf("a key of two commits, filled: %v", got)
 	}
-	// What was asked for once for less is found by who asks for more.
+	// A call for a longer time finds it after one for a shorter time.
 	if got := seqs(t, r, n-50_000, now.Add(-40*24*time.Hour)); len(got) != 1 {
 		t.Errorf("a key of a commit before that day, filled: %v", got)
 	}

@@ -231,15 +231,20 @@ func (moving) Claim(context.Context, workspaces.Record) (*workspaces.Held, error
 
 func (moving) Elsewhere(string) error { return nil }
 
+// sharedManager has the workspace w, which servers share.
+func sharedManager(t *testing.T, records workspaces.Records, shared workspaces.Shared) *workspaces.Manager {
+	t.Helper()
+	need.NoError(t, records.Put(workspaces.Record{ID: "w", Kind: "virtual", Namespace: []string{"w"}}))
+	m, err := workspaces.NewManager(workspaces.Options{DataDir: t.TempDir(), Records: records, Shared: shared, Server: "a"})
+	need.NoError(t, err)
+	t.Cleanup(func() { _ = m.Close(context.Background()) })
+	return m
+}
+
 // TestMovesMeanwhile: a workspace that another server takes after others were looked for is left
 // to that one, and by its name is refused, for the next owner to be asked.
 func TestMovesMeanwhile(t *testing.T) {
-	records := &recordstest.Records{}
-	need.NoError(t, records.Put(workspaces.Record{ID: "w", Kind: "virtual", Namespace: []string{"w"}}))
-	m, err := workspaces.NewManager(workspaces.Options{DataDir: t.TempDir(), Records: records, Shared: moving{}, Server: "a"})
-	need.NoError(t, err)
-	defer m.Close(context.Background())
-	s := New(Options{Workspaces: m})
+	s := New(Options{Workspaces: sharedManager(t, &recordstest.Records{}, moving{})})
 	defer s.Close()
 	for _, name := range []string{"", "w"} {
 		req := Request{}
@@ -287,11 +292,7 @@ func (a *away) Get(id string) (workspaces.Record, bool, error) {
 // TestRecordsAway: a workspace whose record cannot be read is not one that was forgotten.
 func TestRecordsAway(t *testing.T) {
 	records := &away{}
-	need.NoError(t, records.Put(workspaces.Record{ID: "w", Kind: "virtual", Namespace: []string{"w"}}))
-	m, err := workspaces.NewManager(workspaces.Options{DataDir: t.TempDir(), Records: records, Shared: moving{}, Server: "a"})
-	need.NoError(t, err)
-	defer m.Close(context.Background())
-	s := New(Options{Workspaces: m, Others: func(context.Context, []string) (map[string]bool, error) {
+	s := New(Options{Workspaces: sharedManager(t, records, moving{}), Others: func(context.Context, []string) (map[string]bool, error) {
 		records.on = true
 		return map[string]bool{}, nil
 	}})
@@ -312,14 +313,9 @@ func (damaged) Claim(context.Context, workspaces.Record) (*workspaces.Held, erro
 	return nil, errs.New(errs.NotFound, "commit_not_found", "The commit does not exist.")
 }
 
-// TestCollectTellsDamage: an object that is missing is no workspace that was forgotten.
-func TestCollectTellsDamage(t *testing.T) {
-	records := &recordstest.Records{}
-	need.NoError(t, records.Put(workspaces.Record{ID: "w", Kind: "virtual", Namespace: []string{"w"}}))
-	m, err := workspaces.NewManager(workspaces.Options{DataDir: t.TempDir(), Records: records, Shared: damaged{}, Server: "a"})
-	need.NoError(t, err)
-	defer m.Close(context.Background())
-	s := New(Options{Workspaces: m})
+// TestCollectReportsDamage: an object that is missing is no workspace that was forgotten.
+func TestCollectReportsDamage(t *testing.T) {
+	s := New(Options{Workspaces: sharedManager(t, &recordstest.Records{}, damaged{})})
 	defer s.Close()
 	if list, err := s.Collect(t.Context(), Request{}, nil); err != nil || len(list) != 1 || errs.CodeOf(list[0].Failed) != "commit_not_found" {
 		t.Errorf("%+v, %v", list, err)

@@ -32,8 +32,8 @@ func TestUpkeepElsewhere(t *testing.T) {
 	verb(0, "purge", made.Workspace, "f")
 	verb(0, "gc", made.Workspace)
 	for _, act := range []string{"act=purge", "act=retention"} {
-		_, told := n1.Log.Await(func(text string) bool { return strings.Contains(text, act) }, 10*time.Second)
-		if !told || strings.Contains(n2.Log.String(), act) {
+		_, logged := n1.Log.Await(func(text string) bool { return strings.Contains(text, act) }, 10*time.Second)
+		if !logged || strings.Contains(n2.Log.String(), act) {
 			t.Errorf("%s is not in the log of the directory's node alone", act)
 		}
 	}
